@@ -16,7 +16,7 @@ from pyarrow import parquet
 from bench.frames import words
 from pymq.model.hosts import pack_host
 from pymq.model.record import encode_record
-from pymq.spark.layout import Layout, Positions, find_fields, find_starts
+from pymq.spark.records.layout import Layout, Positions, find_fields, find_starts
 
 PROCESSES = 2
 CHUNK_ROWS = 8192

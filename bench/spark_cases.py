@@ -20,10 +20,10 @@ from bench.stored_rows import fill_store
 from bench.tables import ask_all
 from bench.turns import figures_of_sends, sending
 from pymq.model.record import encode_batch_entry
-from pymq.spark.cluster import RemoteCluster
-from pymq.spark.planner import make_plan
-from pymq.spark.positions import LATEST, Position
-from pymq.spark.topics import TopicChoice
+from pymq.spark.planning.cluster import RemoteCluster
+from pymq.spark.planning.planner import make_plan
+from pymq.spark.planning.positions import LATEST, Position
+from pymq.spark.planning.topics import TopicChoice
 from tests.hostile.harness import V2, Peer, ask
 
 WARM_ROUNDS = 4

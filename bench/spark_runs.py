@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from bench.process import cpu_seconds
-from pymq.spark import export as exports
-from pymq.spark import gateway
-from pymq.spark.options import ExportOptions, NoProgress
+from pymq.spark.export import export as exports
+from pymq.spark.export.options import ExportOptions
+from pymq.spark.planning.store_place import StorePlace
 from pymq.spark.queries import Query, Tables
-from pymq.spark.store_place import StorePlace
+from pymq.spark.session import gateway
+from pymq.spark.session.job_progress import NoProgress
 
 # Spark's Kafka source has these columns, and a seventh that tells how its timestamps were made.
 KAFKA_COLUMNS = "key,value,topic,partition,offset,timestamp"

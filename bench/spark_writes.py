@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.process import cpu_seconds
-from pymq.spark import gateway, imports
-from pymq.spark.cluster import RemoteCluster
-from pymq.spark.imports import ImportOptions
+from pymq.spark.imports import imports
+from pymq.spark.imports.imports import ImportOptions
+from pymq.spark.planning.cluster import RemoteCluster
+from pymq.spark.session import gateway
 
 BODY = "substring(repeat(concat('order ', id, ' '), 13), 1, 128) AS body"
 KEY = "if(id % 10 = 0, concat('key-', id % 1000), null) AS key"

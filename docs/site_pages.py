@@ -2,7 +2,8 @@
 
 Every link in a Markdown file of the tree is relative to that file, as a forge wants it. On the site a link to a file
 that has a page becomes a link to that page; a link to another file of the tree becomes its text. A link to a file that
-does not exist stays as it is, and ``mkdocs build --strict`` fails at it.
+does not exist stays as it is, and ``mkdocs build --strict`` fails at it. A page from outside docs/ must have a name
+that docs/ doesn't use: MkDocs would show one of the two pages only.
 
 In the code of a table cell a forge wants ``|`` escaped, where MkDocs would show the backslash: the hook removes it.
 """
@@ -12,6 +13,7 @@ import re
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
@@ -24,7 +26,7 @@ OUTSIDE = {
     "ARCHITECTURE.md": "architecture.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
-    "SECURITY.md": "security.md",
+    "SECURITY.md": "vulnerabilities.md",
     "plugins/README.md": "plugins.md",
 }
 SOURCES = {page: source for source, page in OUTSIDE.items()}
@@ -35,8 +37,10 @@ _CODE = re.compile(r"`[^`]+`")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages from outside docs/."""
+    """Add the pages from outside docs/. Raise PluginError when docs/ has a page of the same name."""
     for source, page in OUTSIDE.items():
+        if files.get_file_from_path(page) is not None:
+            raise PluginError(f"docs/{page} and {source} would be the same page of the site")
         files.append(File.generated(config, page, abs_src_path=str(ROOT / source)))
     return files
 

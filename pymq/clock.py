@@ -18,15 +18,15 @@ class Clock(Protocol):
     """The source of time for core modules, which get it through their constructors."""
 
     def now_ms(self) -> int:
-        """Returns Unix time in milliseconds."""
+        """Return Unix time in milliseconds."""
         ...
 
     def monotonic_ms(self) -> int:
-        """Returns milliseconds since some fixed point; never decreases."""
+        """Return milliseconds since some fixed point; never decreases."""
         ...
 
     def local_time(self) -> datetime:
-        """Returns wall time in the operator's time zone."""
+        """Return wall time in the operator's time zone."""
         ...
 
     @property
@@ -52,7 +52,7 @@ class SystemClock:
 
 
 def _running_ns() -> int:
-    """Returns nanoseconds that the machine has run. Unlike the monotonic clock, they include a suspended laptop's."""
+    """Return nanoseconds that the machine has run. Unlike the monotonic clock, they include a suspended laptop's."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic_ns()
 
 
@@ -126,11 +126,11 @@ class ManualClock:
         return datetime.fromtimestamp(self._now_ms / 1000, self._timezone)
 
     def advance(self, delta_ms: int) -> None:
-        """Moves both clocks forward by ``delta_ms`` milliseconds."""
+        """Move both clocks forward by ``delta_ms`` milliseconds."""
         assert delta_ms >= 0
         self._now_ms += delta_ms
         self._monotonic_ms += delta_ms
 
     def set_wall(self, now_ms: int) -> None:
-        """Sets the wall clock, also backwards, without moving the monotonic one."""
+        """Set the wall clock, also backwards, without moving the monotonic one."""
         self._now_ms = now_ms

@@ -27,7 +27,7 @@ _msvcrt: Any = _module("msvcrt")
 
 
 def try_lock_byte(fd: int, *, is_shared: bool = False) -> bool:
-    """Locks byte 0 of an open file; returns False when another process holds it. Raises OSError for other failures.
+    """Lock byte 0 of an open file; return False when another process holds it. Raises OSError for other failures.
 
     A shared lock lets others have shared ones. The byte need not exist.
     """
@@ -44,7 +44,7 @@ def try_lock_byte(fd: int, *, is_shared: bool = False) -> bool:
 
 
 def try_lock_file(fd: int) -> bool:
-    """Locks a whole open file, also against other descriptors of this process; returns False when it is taken."""
+    """Lock a whole open file, also against other descriptors of this process; return False when it is taken."""
     if _fcntl is None:
         return _try_lock_on_windows(fd)
     try:

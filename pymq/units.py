@@ -28,7 +28,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_size_bytes(text: str) -> int:
-    """Parses a size: ``"4MB"`` -> 4194304 (powers of 1024); a bare number is bytes. Raises UsageError."""
+    """Parse a size: ``"4MB"`` -> 4194304 (powers of 1024); a bare number is bytes. Raises UsageError."""
     match = _NUMBER_UNIT.fullmatch(text)
     factor = _SIZE_FACTORS.get(match.group(2).upper().replace("IB", "B")) if match else None
     if match is None or factor is None:
@@ -37,7 +37,7 @@ def parse_size_bytes(text: str) -> int:
 
 
 def parse_duration_ms(text: str) -> int:
-    """Parses a duration: ``"3d"`` -> 259200000; units ms, s, m, h, d; a bare number is ms. Raises UsageError."""
+    """Parse a duration: ``"3d"`` -> 259200000; units ms, s, m, h, d; a bare number is ms. Raises UsageError."""
     match = _NUMBER_UNIT.fullmatch(text)
     factor = _DURATION_FACTORS_MS.get(match.group(2).lower() or "ms") if match else None
     if match is None or factor is None:
@@ -46,7 +46,7 @@ def parse_duration_ms(text: str) -> int:
 
 
 def parse_time_ms(text: str, now_ms: int) -> int:
-    """Parses a point in time to Unix ms: ``-15m`` (before now), ``now``, epoch ms or s, or an ISO date and time.
+    """Parse a point in time to Unix ms: ``-15m`` (before now), ``now``, epoch ms or s, or an ISO date and time.
 
     ISO text without a zone is local time. Raises UsageError.
     """
@@ -67,7 +67,7 @@ def parse_time_ms(text: str, now_ms: int) -> int:
 
 
 def format_bytes(count: float) -> str:
-    """Formats a size: 1536 -> ``"1.5 KB"``."""
+    """Format a size: 1536 -> ``"1.5 KB"``."""
     for unit in ("B", "KB", "MB", "GB"):
         if abs(count) < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -76,7 +76,7 @@ def format_bytes(count: float) -> str:
 
 
 def format_duration_ms(duration_ms: int) -> str:
-    """Formats a duration: 93784000 -> ``"1d 2h 3m 4s"``; below a second in ms."""
+    """Format a duration: 93784000 -> ``"1d 2h 3m 4s"``; below a second in ms."""
     if duration_ms < 1000:
         return f"{duration_ms}ms"
     seconds = duration_ms // 1000
@@ -89,12 +89,12 @@ def format_duration_ms(duration_ms: int) -> str:
 
 
 def format_count(count: int, noun: str) -> str:
-    """Formats a number of things: ``"1 broker"``, ``"2 brokers"``."""
+    """Format a number of things: ``"1 broker"``, ``"2 brokers"``."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _scaled(number: str, factor: int) -> int:
-    """Multiplies exactly, because floats would turn 1.001s into 1000 ms; drops fractions of a byte or millisecond."""
+    """Multiply exactly, because floats would turn 1.001s into 1000 ms; drop fractions of a byte or millisecond."""
     return int(Decimal(number) * factor)
 
 

@@ -36,10 +36,10 @@ def pytest_collection_finish() -> None:
 
 # These share a Spark session: in several processes each would start a JVM of its own.
 SPARK_SESSION_FILES = (
-    "tests/spark/test_export.py",
+    "tests/spark/export/test_export.py",
     "tests/spark/test_real_broker.py",
-    "tests/spark/test_source.py",
-    "tests/spark/test_stream.py",
+    "tests/spark/test_data_source.py",
+    "tests/spark/source/test_stream.py",
 )
 
 

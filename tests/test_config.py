@@ -12,7 +12,7 @@ from pymq.client.name_servers import parse_name_servers
 from pymq.config import BrokerConfig, NamesrvConfig, load_broker_config, load_namesrv_config, parse_properties
 from pymq.config.rocketmq_keys import BROKER_KEYS, NAMESRV_KEYS
 from pymq.errors import ConfigError
-from pymq.spark.cluster import RemoteCluster
+from pymq.spark.planning.cluster import RemoteCluster
 
 DOCS = Path(__file__).parent.parent / "docs" / "configuration.md"
 

@@ -28,7 +28,7 @@ class AckFrames:
         self._templates: dict[tuple[str, str], bytes] = {}
 
     def frame(self, group: str, topic: str, queue_id: int, receipt: str, offset: int, opaque: int) -> bytes:
-        """Returns the frame of a request ACK_MESSAGE; ``topic`` is where the message was read."""
+        """Return the frame of a request ACK_MESSAGE; ``topic`` is where the message was read."""
         template = self._templates.get((group, topic)) or self._make(group, topic)
         return frame(template % (queue_id, encode_text(receipt), offset, opaque))
 

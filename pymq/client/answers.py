@@ -8,7 +8,7 @@ from pymq.wire.header import HeaderT, decode_header
 
 
 def read_answer(cls: type[HeaderT], answer: Command, address: str) -> HeaderT:
-    """Returns the typed header of ``answer``. Raises ProtocolViolation that names ``address`` and the bad field."""
+    """Return the typed header of ``answer``. Raises ProtocolViolation that names ``address`` and the bad field."""
     try:
         return decode_header(cls, answer.ext)
     except Refusal as error:

@@ -64,7 +64,7 @@ class App:
         codec: Codec[Any] | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> Callable[[HandlerT], HandlerT]:
-        """Registers a function for the messages of ``topic``; it stays callable as it is.
+        """Register a function for the messages of ``topic``; it stays callable as it is.
 
         It is called as ``handle(message)``, or with a ``codec`` as ``handle(value)`` or ``handle(value, message)``. A
         plain function runs in a thread. Its result is that of a PushConsumer's handler; a body that the codec can't
@@ -91,17 +91,17 @@ class App:
         return register
 
     def on_start(self, hook: HookT) -> HookT:
-        """Registers a function or coroutine function that runs before the first consumer starts, in their order."""
+        """Register a function or coroutine function that runs before the first consumer starts, in their order."""
         self._start_hooks.append(hook)
         return hook
 
     def on_stop(self, hook: HookT) -> HookT:
-        """Registers a function or coroutine function that runs after the last consumer has stopped, last one first."""
+        """Register a function or coroutine function that runs after the last consumer has stopped, last one first."""
         self._stop_hooks.append(hook)
         return hook
 
     def run(self) -> None:
-        """Consumes until the process gets SIGTERM or SIGINT (Ctrl-C), then stops gracefully.
+        """Consume until the process gets SIGTERM or SIGINT (Ctrl-C), then stop gracefully.
 
         Running handlers end, what they did is committed, and the members leave their groups. Raises what ended the app
         otherwise: an error of a start, a stop or a hook, or a consumer's failure.
@@ -125,7 +125,7 @@ class App:
             await self.stop()
 
     async def _wait_for_end(self, ending: asyncio.Event) -> None:
-        """Returns once the app must end. Raises the failure of a consumer."""
+        """Return once the app must end. Raises the failure of a consumer."""
         waits = [asyncio.ensure_future(one.wait()) for one in self._consumers]
         waits.append(asyncio.ensure_future(_wait(ending)))
         try:
@@ -137,13 +137,13 @@ class App:
             one.result()
 
     def end(self) -> None:
-        """Ends :meth:`serve`; call it on the app's event loop."""
+        """End :meth:`serve`; call it on the app's event loop."""
         if self._ending is not None and not self._ending.is_set():
             log.info("the app stops: running handlers end first")
             self._ending.set()
 
     async def start(self) -> None:
-        """Runs the start hooks and starts all consumers. What was started is stopped again if one fails."""
+        """Run the start hooks and start all consumers. What was started is stopped again if one fails."""
         if not self._groups:
             raise UsageError("the app has no handlers: register one with @app.on(topic, group=…)")
         if self._started:
@@ -160,7 +160,7 @@ class App:
             raise
 
     async def stop(self) -> None:
-        """Stops all consumers, side by side, then runs the stop hooks. Raises the first error of them, at the end."""
+        """Stop all consumers, side by side, then run the stop hooks. Raises the first error of them, at the end."""
         consumers, self._consumers = self._consumers, []
         outcomes = await asyncio.gather(*[one.stop() for one in consumers], return_exceptions=True)
         errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
@@ -195,7 +195,7 @@ async def _call(hook: Callable[[], Awaitable[object] | object]) -> None:
 
 
 def _catch(loop: asyncio.AbstractEventLoop, number: signal.Signals, then: Callable[[], None]) -> bool:
-    """Has ``then`` called at a signal; returns False where the system or the thread has no signals."""
+    """Have ``then`` called at a signal; return False where the system or the thread has no signals."""
     try:
         loop.add_signal_handler(number, then)
     except (NotImplementedError, RuntimeError, ValueError):

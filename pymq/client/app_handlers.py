@@ -29,7 +29,7 @@ class _Handler:
     arguments: int
 
     def arguments_for(self, message: StoredMessage) -> tuple[Any, ...] | None:
-        """Returns what the function is called with, None for a body that can't be read: logged, and given up."""
+        """Return what the function is called with, None for a body that can't be read: logged, and given up."""
         if self.codec is None:
             return (message,)
         try:
@@ -60,7 +60,7 @@ class Handlers:
         codec: Codec[Any] | None,
         options: ConsumerOptions,
     ) -> None:
-        """Adds a topic's handler. Raises UsageError for a second one and for other options than the group's."""
+        """Add a topic's handler. Raises UsageError for a second one and for other options than the group's."""
         if topic in self._by_topic:
             raise UsageError(
                 f"group {self._group} has a handler of {topic} already: a group has one subscription to a topic, "
@@ -76,7 +76,7 @@ class Handlers:
         self._by_topic[topic] = _Handler(function, expression, sql, codec, _arguments(function, codec))
 
     def consumer(self, namesrv: str | Sequence[str] | None) -> PushConsumer:
-        """Returns a new consumer with all subscriptions. Raises UsageError for a wrong name, option or expression."""
+        """Return a new consumer with all subscriptions. Raises UsageError for a wrong name, option or expression."""
         is_async = {inspect.iscoroutinefunction(one.function) for one in self._by_topic.values()}
         # With handlers of both kinds all are called in threads, and coroutines go from there to the loop.
         on_message = self._on_message_async if is_async == {True} else self._on_message
@@ -104,7 +104,7 @@ class Handlers:
 
 
 def _arguments(function: Callable[..., Any], codec: Codec[Any] | None) -> int:
-    """Returns how the handler is called. Raises UsageError for a function that can't be called so."""
+    """Return how the handler is called. Raises UsageError for a function that can't be called so."""
     if codec is None:
         ways = {_MESSAGE_ONLY: 1}
     else:

@@ -40,7 +40,7 @@ class BrokerAssignment:
         self._readers: dict[MessageQueue, asyncio.Task[None]] = {}
 
     async def query(self, topic: str, queues: list[MessageQueue]) -> Assigned | None:
-        """Returns what a broker assigns to this member; None when all stays as it is.
+        """Return what a broker assigns to this member; None when all stays as it is.
 
         Raises RefusedError, also of a broker that does not know the request, UnreachableError.
         """
@@ -67,7 +67,7 @@ class BrokerAssignment:
         return assigned
 
     async def apply(self, topic: str, popped: set[MessageQueue]) -> None:
-        """Pops exactly these queues of a topic from now on."""
+        """Pop exactly these queues of a topic from now on."""
         current = {queue for queue in self.popped if queue.topic == topic}
         for queue in current - popped:
             await self._release(queue)
@@ -78,19 +78,19 @@ class BrokerAssignment:
             self._readers[queue] = self._state.instance.spawn(reader.run())
 
     async def stop(self) -> None:
-        """Ends all pops; what was popped can still be settled."""
+        """End all pops; what was popped can still be settled."""
         for reader in self._readers.values():
             reader.cancel()
         await asyncio.gather(*self._readers.values(), return_exceptions=True)
         self._readers.clear()
 
     async def give_back(self) -> None:
-        """Lets messages that no handler got come again at once."""
+        """Let messages that no handler got come again at once."""
         for popped_queue in self.popped.values():
             await popped_queue.give_all_back()
 
     async def _release(self, queue: MessageQueue) -> None:
-        """Ends the pops of a queue. Messages that are here are handled and settled as before."""
+        """End the pops of a queue. Messages that are here are handled and settled as before."""
         del self.popped[queue]
         reader = self._readers.pop(queue)
         reader.cancel()

@@ -27,11 +27,11 @@ class Codec(Protocol[T]):
     """What producers and consumers ask of a codec. Any object with these two methods will do."""
 
     def encode(self, value: T) -> bytes:
-        """Returns the body for ``value``. Raises CodecError."""
+        """Return the body for ``value``. Raises CodecError."""
         ...
 
     def decode(self, body: bytes) -> T:
-        """Returns the value that ``body`` holds. Raises CodecError."""
+        """Return the value that ``body`` holds. Raises CodecError."""
         ...
 
 
@@ -46,7 +46,7 @@ class _MsgspecCodec(Codec[T]):
         self._what = what
 
     def encode(self, value: T) -> bytes:
-        """Returns the body for ``value``. Raises CodecError, also for a body that :meth:`decode` would refuse."""
+        """Return the body for ``value``. Raises CodecError, also for a body that :meth:`decode` would refuse."""
         try:
             body = self._encode(value)
         except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -59,7 +59,7 @@ class _MsgspecCodec(Codec[T]):
         return body
 
     def decode(self, body: bytes) -> T:
-        """Returns the value in ``body``, checked against the type. Raises CodecError."""
+        """Return the value in ``body``, checked against the type. Raises CodecError."""
         try:
             value: T = self._decode(body)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -82,7 +82,7 @@ class JsonCodec(_MsgspecCodec[T]):
     def __init__(self, type: type[T]) -> None: ...
 
     def __init__(self, type: Any = Any) -> None:
-        """Raises UsageError for a type that JSON can't be read as."""
+        """Raise UsageError for a type that JSON can't be read as."""
         decoder = _made(lambda: msgspec.json.Decoder(type), type)
         super().__init__(msgspec.json.Encoder().encode, decoder.decode, type)
 
@@ -99,7 +99,7 @@ class MsgpackCodec(_MsgspecCodec[T]):
     def __init__(self, type: type[T]) -> None: ...
 
     def __init__(self, type: Any = Any) -> None:
-        """Raises UsageError for a type that MessagePack can't be read as."""
+        """Raise UsageError for a type that MessagePack can't be read as."""
         decoder = _made(lambda: msgspec.msgpack.Decoder(type), type)
         super().__init__(msgspec.msgpack.Encoder().encode, decoder.decode, type)
 
@@ -108,7 +108,7 @@ class TextCodec(Codec[str]):
     """Text, as UTF-8."""
 
     def encode(self, value: str) -> bytes:
-        """Returns the text as UTF-8. Raises CodecError for anything but text."""
+        """Return the text as UTF-8. Raises CodecError for anything but text."""
         if not isinstance(value, str):
             raise CodecError(f"{_shown(value)} ({type(value).__name__}) is no text")
         try:
@@ -117,7 +117,7 @@ class TextCodec(Codec[str]):
             raise CodecError(f"{_shown(value)} can't be written as UTF-8: {error}") from error
 
     def decode(self, body: bytes) -> str:
-        """Returns the text. Raises CodecError when the body is not UTF-8."""
+        """Return the text. Raises CodecError when the body is not UTF-8."""
         try:
             return body.decode()
         except UnicodeDecodeError as error:
@@ -131,7 +131,7 @@ class AvroCodec(Codec[Any]):
     """
 
     def __init__(self, schema: str | bytes) -> None:
-        """Raises UsageError for a text that is no schema, and without the library."""
+        """Raise UsageError for a text that is no schema, and without the library."""
         try:
             import fastavro  # noqa: PLC0415 - only this codec needs it
         except ImportError as error:
@@ -143,7 +143,7 @@ class AvroCodec(Codec[Any]):
             raise UsageError(f"{_shown(schema)} is no Avro schema: {error}") from error
 
     def encode(self, value: Any) -> bytes:
-        """Returns the value's bytes. Raises CodecError for one that does not fit the schema."""
+        """Return the value's bytes. Raises CodecError for one that does not fit the schema."""
         target = io.BytesIO()
         try:
             self._fastavro.schemaless_writer(target, self._schema, value)
@@ -152,7 +152,7 @@ class AvroCodec(Codec[Any]):
         return target.getvalue()
 
     def decode(self, body: bytes) -> Any:
-        """Returns the value in ``body``. Raises CodecError, also for bytes behind the value."""
+        """Return the value in ``body``. Raises CodecError, also for bytes behind the value."""
         source = io.BytesIO(body)
         try:
             value = self._fastavro.schemaless_reader(source, self._schema)
@@ -163,7 +163,7 @@ class AvroCodec(Codec[Any]):
         return value
 
     def decode_file(self, body: bytes) -> list[Any]:
-        """Returns the values of an Avro object container file, read by its own schema. Raises CodecError."""
+        """Return the values of an Avro object container file, read by its own schema. Raises CodecError."""
         try:
             return list(self._fastavro.reader(io.BytesIO(body)))
         except Exception as error:  # as above
@@ -174,11 +174,11 @@ class ProtobufMessage(Protocol):
     """What :class:`ProtobufCodec` needs of a class that protoc generated."""
 
     def SerializeToString(self) -> bytes:
-        """Returns the message's bytes."""
+        """Return the message's bytes."""
         ...
 
     def ParseFromString(self, serialized: bytes) -> Any:
-        """Fills the message from bytes."""
+        """Fill the message from bytes."""
         ...
 
 
@@ -186,7 +186,7 @@ class ProtobufCodec(Codec[ProtoT]):
     """Protocol buffers: ``ProtobufCodec(Order)`` for a class that protoc generated."""
 
     def __init__(self, type: type[ProtoT]) -> None:
-        """Raises UsageError for a class that protoc has not generated."""
+        """Raise UsageError for a class that protoc has not generated."""
         missing = [name for name in ("SerializeToString", "ParseFromString") if not hasattr(type, name)]
         if missing:
             raise UsageError(
@@ -195,7 +195,7 @@ class ProtobufCodec(Codec[ProtoT]):
         self._type = type
 
     def encode(self, value: ProtoT) -> bytes:
-        """Returns the message's bytes. Raises CodecError for another type, and for a required field that is not set."""
+        """Return the message's bytes. Raises CodecError for another type, and for a required field that is not set."""
         if not isinstance(value, self._type):
             raise CodecError(f"{_shown(value)} is no {_named(self._type)}")
         try:
@@ -204,7 +204,7 @@ class ProtobufCodec(Codec[ProtoT]):
             raise CodecError(f"the {_named(self._type)} can't be written: {error}") from error
 
     def decode(self, body: bytes) -> ProtoT:
-        """Returns the message in ``body``. Raises CodecError."""
+        """Return the message in ``body``. Raises CodecError."""
         value = self._type()
         try:
             value.ParseFromString(body)

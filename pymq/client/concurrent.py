@@ -42,7 +42,7 @@ class ConcurrentConsumption:
         self._timeouts = ConsumeTimeouts(state.settings.consume_timeout_s, self._clock, handler, self._come_again)
 
     def start(self) -> None:
-        """Starts the workers; they end with the client."""
+        """Start the workers; they end with the client."""
         self._loop = asyncio.get_running_loop()
         for _ in range(self._state.settings.concurrency_max):
             self._calls.append(RunningCall(self._state.instance.spawn(self._work(len(self._calls)))))
@@ -51,7 +51,7 @@ class ConcurrentConsumption:
         )
 
     def submit(self, process_queue: ProcessQueue, messages: list[StoredMessage]) -> None:
-        """Queues messages for the workers; the process queue must hold them already."""
+        """Queue messages for the workers; the process queue must hold them already."""
         size = self._state.settings.batch_count_max
         if size == 1:
             self._batches.extend([(process_queue, [message]) for message in messages])
@@ -64,13 +64,13 @@ class ConcurrentConsumption:
             self._loop.call_soon(self._help)
 
     def begin(self, process_queue: ProcessQueue) -> None:
-        """Does nothing: the messages of a new queue come through :meth:`submit`."""
+        """Do nothing: the messages of a new queue come through :meth:`submit`."""
 
     async def end(self, process_queue: ProcessQueue) -> None:
-        """Does nothing: workers discard the waiting batches of a dropped queue."""
+        """Do nothing: workers discard the waiting batches of a dropped queue."""
 
     async def stop(self, timeout_s: float) -> None:
-        """Starts no further handler call and waits for the running ones, ``timeout_s`` at most."""
+        """Start no further handler call and wait for the running ones, ``timeout_s`` at most."""
         self._stopping = True
         try:
             async with asyncio.timeout(timeout_s):
@@ -87,7 +87,7 @@ class ConcurrentConsumption:
         return sum(call.process_queue is not None for call in self._calls)
 
     def _help(self) -> None:
-        """Wakes workers for what is left. The worker that was woken first has done all of it by now, or it waits."""
+        """Wake workers for what is left. The worker that was woken first has done all of it by now, or it waits."""
         self._wake(len(self._batches))
 
     def _wake(self, count: int) -> None:
@@ -98,7 +98,7 @@ class ConcurrentConsumption:
                 count -= 1
 
     async def _next(self) -> _Work:
-        """Waits for work, which other workers may take first."""
+        """Wait for work, which other workers may take first."""
         while True:
             if self._batches:
                 now_ms = self._clock.monotonic_ms()
@@ -148,7 +148,7 @@ class ConcurrentConsumption:
     async def _not_done(
         self, process_queue: ProcessQueue, messages: list[StoredMessage], result: ConsumeResult | None
     ) -> None:
-        """Ends a call of popped messages, or one that failed, lost its queue or was given up (``result`` None)."""
+        """End a call of popped messages, or one that failed, lost its queue or was given up (``result`` None)."""
         if result is None:
             return
         if isinstance(process_queue, PoppedQueue):
@@ -160,7 +160,7 @@ class ConcurrentConsumption:
         await self._send_back(process_queue, messages, to_dead_letters=result is ConsumeResult.DEAD_LETTER)
 
     async def _come_again(self, process_queue: ProcessQueue, messages: list[StoredMessage]) -> None:
-        """Sends back what a call that takes too long still holds."""
+        """Send back what a call that takes too long still holds."""
         if isinstance(process_queue, PoppedQueue):
             await process_queue.settle(messages, ConsumeResult.RECONSUME_LATER)
         elif not process_queue.dropped:
@@ -169,7 +169,7 @@ class ConcurrentConsumption:
     async def _send_back(
         self, process_queue: ProcessQueue, messages: list[StoredMessage], *, to_dead_letters: bool
     ) -> None:
-        """Sends messages back and moves the offset; what could not be sent is handled again after a pause.
+        """Send messages back and move the offset; what could not be sent is handled again after a pause.
 
         Broadcasting has no retries.
         """

@@ -64,7 +64,7 @@ class ConsumeTimeouts:
         self._give_up = give_up
 
     async def check(self, calls: Iterable[RunningCall]) -> None:
-        """Ends or gives up the calls that run for longer than the time-out."""
+        """End or give up the calls that run for longer than the time-out."""
         now_ms = self._clock.monotonic_ms()
         late = [one for one in calls if one.messages is not None and now_ms - one.started_ms >= self._timeout_s * 1000]
         for call in late:

@@ -58,7 +58,7 @@ class ConsumerSettings:
     offsets_path: str | Path | None = None  # broadcasting: the offsets' file; None: Java's place, with instance_name
 
     def check(self) -> None:
-        """Raises UsageError for a value that is out of range."""
+        """Raise UsageError for a value that is out of range."""
         if self.consume_from not in (FIRST, LAST) and not str(self.consume_from).isdigit():
             raise UsageError(
                 f"consume_from is {self.consume_from!r}: write first, last, or a time in Unix milliseconds"
@@ -109,7 +109,7 @@ class ConsumerSettings:
 
 @dataclass
 class ConsumerState:
-    """The state that the parts of one push consumer share. ``queues`` are the ones assigned to this member now.
+    """The state that the parts of one push consumer share. ``queues`` are assigned to this member now.
 
     ``fail`` stops the consumer because of an error that it can't recover from.
     """

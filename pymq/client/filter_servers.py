@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 def filter_server_subscription(topic: str, name: str, expression: str, version: int, *, on_error: str) -> Subscription:
-    """Returns a subscription through the filter ``name`` of a filter server, which checks name and expression.
+    """Return a subscription through the filter ``name`` of a filter server, which checks name and expression.
 
     Raises UsageError for an unknown policy or an illegal name.
     """
@@ -34,7 +34,7 @@ def filter_server_subscription(topic: str, name: str, expression: str, version: 
 async def ask_filter_servers(
     instance: ClientInstance, queue: MessageQueue, broker_address: str, command: Callable[[], Command], timeout_s: float
 ) -> tuple[Command, str]:
-    """Returns the answer of one of the broker's filter servers, picked at random, and that server's address.
+    """Return the answer of one of the broker's filter servers, picked at random, and that server's address.
 
     A server that can't be reached is skipped, and the route is renewed once before the request fails: a failed pull
     has moved no offset, so the next server gives the same answer. ``timeout_s`` applies to each server.

@@ -13,7 +13,7 @@ class GroupClient:
     """A client that uses the name of ``group``. Use it with ``async with``, or :meth:`start` and :meth:`stop`."""
 
     def __init__(self, group: str, instance: ClientInstance) -> None:
-        """Raises UsageError for an illegal group."""
+        """Raise UsageError for an illegal group."""
         self.group = check_group(group)
         self._instance = instance
 
@@ -37,10 +37,10 @@ class GroupClient:
         await self.stop()
 
     async def start(self) -> None:
-        """Starts background jobs, such as the refresh of routes. Raises ClosedError after a stop."""
+        """Start background jobs, such as the refresh of routes. Raises ClosedError after a stop."""
         if not self._instance.running:
             self._instance.start()
 
     async def stop(self) -> None:
-        """Closes all connections; pending requests fail with UnreachableError."""
+        """Close all connections; pending requests fail with UnreachableError."""
         await self._instance.close()

@@ -57,7 +57,7 @@ class GroupRequests:
         self._started_monotonic_ms = self._clock.monotonic_ms()
 
     def handle(self, command: Command, address: str) -> Reply | Awaitable[Reply | None] | None:
-        """Returns the answer to a broker's request. Raises PymqError, which becomes an answer with code 1."""
+        """Return the answer to a broker's request. Raises PymqError, which becomes an answer with code 1."""
         if command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
             self._members_changed(command)
             return None
@@ -99,7 +99,7 @@ class GroupRequests:
         return Reply(body=encode_admin_body(ClientConsumerStatus(message_queue_table=table)))
 
     def running_info(self, *, with_stacks: bool = False) -> ConsumerRunningInfo:
-        """Returns this consumer's subscriptions, queues and rates as operators see them.
+        """Return this consumer's subscriptions, queues and rates as operators see them.
 
         ``with_stacks``: also what the process's threads and tasks do now.
         """
@@ -120,7 +120,7 @@ class GroupRequests:
         )
 
     def _filter_figures(self) -> dict[str, str]:
-        """Returns the figures of the filters that run in this client, by topic."""
+        """Return the figures of the filters that run in this client, by topic."""
         return {
             f"filter.{topic}": one.local.figures()
             for topic, one in self._state.subscriptions.items()
@@ -159,7 +159,7 @@ class GroupRequests:
         return to_fields(status)  # type: ignore[return-value]
 
     async def _consume(self, command: Command) -> Reply:
-        """Handles one message that an operator picked; the result moves no offset."""
+        """Handle one message that an operator picked; the result moves no offset."""
         header = decode_header(ConsumeDirectlyHeader, command.ext)
         message = decode_record(command.body)
         message.broker_name = header.broker_name or ""
@@ -179,7 +179,7 @@ class GroupRequests:
 
 
 def _offset_table(body: bytes) -> dict[MessageQueue, int]:
-    """Decodes the offsets of a reset request, from the map that Java and Go read or from C++'s list."""
+    """Decode the offsets of a reset request, from the map that Java and Go read or from C++'s list."""
     try:
         return decode_admin_body(QueueOffsets, body).offset_table
     except PymqError:

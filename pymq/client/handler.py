@@ -51,7 +51,7 @@ class MessageHandler:
         )
 
     async def call(self, messages: list[StoredMessage], started_ms: int) -> ConsumeResult:
-        """Returns the handler's result; None counts as SUCCESS. ``started_ms`` is the monotonic time now.
+        """Return the handler's result; None counts as SUCCESS. ``started_ms`` is the monotonic time now.
 
         Raises UnhandledError for a loop that does not take the message any more.
 
@@ -83,7 +83,7 @@ class MessageHandler:
         return result
 
     async def call_unguarded(self, messages: list[StoredMessage]) -> ConsumeResult:
-        """Returns the handler's result and raises what the handler raises."""
+        """Return the handler's result and raise what the handler raises."""
         result = await (self._on_message(messages) if self._threads is None else self._in_thread(messages))
         if result is None:
             return ConsumeResult.SUCCESS
@@ -97,12 +97,12 @@ class MessageHandler:
         return await result if inspect.isawaitable(result) else result
 
     def expire(self, task: asyncio.Task[Any]) -> None:
-        """Cancels the coroutine of a call that ``task`` makes and that takes too long."""
+        """Cancel the coroutine of a call that ``task`` makes and that takes too long."""
         self._expired.add(task)
         task.cancel()
 
     def _is_handlers(self, error: asyncio.CancelledError, messages: list[StoredMessage]) -> bool:
-        """Returns False for a cancellation of the task that calls, which must end."""
+        """Return False for a cancellation of the task that calls, which must end."""
         task = asyncio.current_task()
         assert task is not None
         if task in self._expired:
@@ -116,7 +116,7 @@ class MessageHandler:
         return True
 
     def close(self) -> None:
-        """Ends the threads once their running calls are done."""
+        """End the threads once their running calls are done."""
         if self._threads is not None:
             self._threads.close()
 

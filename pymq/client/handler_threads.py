@@ -53,7 +53,7 @@ class HandlerThreads(Generic[ArgumentT]):
         self._closed = False
 
     def call(self, argument: ArgumentT) -> asyncio.Future[Outcome]:
-        """Returns a future of (what ``function(argument)`` returned, None), or of (None, what it raised).
+        """Return a future of (what ``function(argument)`` returned, None), or of (None, what it raised).
 
         A future can't carry what it raised as its own exception: asyncio refuses StopIteration, and ends its loop for
         SystemExit.
@@ -73,7 +73,7 @@ class HandlerThreads(Generic[ArgumentT]):
         return future
 
     def close(self) -> None:
-        """Ends the threads once their running calls are done; calls that wait are never made."""
+        """End the threads once their running calls are done; calls that wait are never made."""
         self._calls.clear()
         with self._lock:
             self._closed = True
@@ -81,7 +81,7 @@ class HandlerThreads(Generic[ArgumentT]):
                 self._wake.release(self._count)
 
     def _help(self) -> None:
-        """Wakes as many threads as calls wait."""
+        """Wake as many threads as calls wait."""
         self._helping = False
         if self._calls and self._loop is not None:
             self._wake_threads(len(self._calls))
@@ -116,7 +116,7 @@ class HandlerThreads(Generic[ArgumentT]):
                 return
 
     def _rest(self) -> bool:
-        """Waits until woken; returns False when the thread must end."""
+        """Wait until woken; return False when the thread must end."""
         with self._lock:
             if self._closed:
                 return False
@@ -127,7 +127,7 @@ class HandlerThreads(Generic[ArgumentT]):
         return not self._closed
 
     def _notify(self) -> bool:
-        """Has the loop take the results; returns False when the loop has ended."""
+        """Have the loop take the results; return False when the loop has ended."""
         self._settling = True
         assert self._loop is not None
         try:

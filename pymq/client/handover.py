@@ -31,13 +31,13 @@ class Handover:
 
     def __init__(self) -> None:
         self._untaken: deque[_Offer] = deque()
-        self._open: dict[int, _Offer] = {}  # by the identity of the message, also those that are taken
+        self._open: dict[int, _Offer] = {}  # by the identity of the message, also offers that are taken
         self._changed = asyncio.Condition()
         self._ended = False
         self._error: PymqError | None = None
 
     async def handle(self, messages: list[StoredMessage]) -> ConsumeResult:
-        """Offers a message to the loops and returns the verdict of the one that takes it. Raises UnhandledError."""
+        """Offer a message to the loops and return the verdict of the one that takes it. Raises UnhandledError."""
         (message,) = messages
         if self._ended:
             raise UnhandledError("the consumer stops")
@@ -54,13 +54,13 @@ class Handover:
                 self._untaken.remove(offer)
 
     def settle(self, message: StoredMessage, result: ConsumeResult) -> None:
-        """Ends the call that waits for ``message``. Twice, or after its time-out, changes nothing."""
+        """End the call that waits for ``message``. Twice, or after its time-out, changes nothing."""
         offer = self._open.get(id(message))
         if offer is not None and not offer.verdict.done():
             offer.verdict.set_result(result)
 
     async def end(self, error: PymqError | None) -> None:
-        """Ends each loop when it asks for its next message, with ``error`` if there is one."""
+        """End each loop when it asks for its next message, with ``error`` if there is one."""
         self._ended, self._error = True, error
         for offer in self._untaken:
             _leave(offer)
@@ -69,13 +69,13 @@ class Handover:
             self._changed.notify_all()
 
     def leave(self, taker: object) -> None:
-        """Leaves the message of ``taker`` as it is: it stops the consumer from within its loop."""
+        """Leave the message of ``taker`` as it is: it stops the consumer from within its loop."""
         for offer in self._open.values():
             if offer.taker == taker:
                 _leave(offer)
 
     async def messages(self, taker: object = None) -> AsyncGenerator[StoredMessage, None]:
-        """Yields messages until the consumer stops. ``taker``: what runs the loop, by default the current task."""
+        """Yield messages until the consumer stops. ``taker``: what runs the loop, by default the current task."""
         while True:
             async with self._changed:
                 while not self._untaken and not self._ended:

@@ -10,7 +10,7 @@ _FROM_WHERE: dict[str | int, str] = {FIRST: "CONSUME_FROM_FIRST_OFFSET", LAST: "
 
 
 def subscription_data(subscription: Subscription) -> SubscriptionData:
-    """Describes one subscription with its tags and their hashes."""
+    """Describe one subscription with its tags and their hashes."""
     return SubscriptionData(
         topic=subscription.topic,
         sub_string=subscription.expression,
@@ -23,7 +23,7 @@ def subscription_data(subscription: Subscription) -> SubscriptionData:
 
 
 def consumer_data(state: ConsumerState) -> ConsumerData:
-    """Describes the group and all its subscriptions."""
+    """Describe the group and all its subscriptions."""
     return ConsumerData(
         group_name=state.group,
         message_model="BROADCASTING" if state.settings.broadcasting else "CLUSTERING",

@@ -36,7 +36,7 @@ class InFlight:
         self.bytes = 0
 
     def try_take(self, size_bytes: int) -> bool:
-        """Counts one message in and returns True, unless it must wait."""
+        """Count one message in and return True, unless it must wait."""
         count, after_bytes = self.count, self.bytes + size_bytes
         if self._waiting or count >= self._count_max or (after_bytes > self._bytes_max and count):
             return False
@@ -45,7 +45,7 @@ class InFlight:
         return True
 
     async def take(self, size_bytes: int, timeout_s: float) -> None:
-        """Counts one message in, once there is room. Raises OverloadedError when asked to refuse, RequestTimeoutError.
+        """Count one message in, once there is room. Raises OverloadedError when asked to refuse, RequestTimeoutError.
 
         Senders get room in the order in which they came.
         """
@@ -70,12 +70,12 @@ class InFlight:
             raise
 
     def refuse(self) -> None:
-        """Raises OverloadedError if senders don't wait."""
+        """Raise OverloadedError if senders don't wait."""
         if self._refuses:
             raise OverloadedError(f"the producer takes no message now: {self._load()}; send later, or allow more")
 
     def give(self, count: int, size_bytes: int) -> None:
-        """Counts messages out, which lets waiting ones in."""
+        """Count messages out, which lets waiting ones in."""
         self.count -= count
         self.bytes -= size_bytes
         if self._waiting:

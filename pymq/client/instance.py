@@ -90,7 +90,7 @@ class ClientInstance:
         notify_of_forks(self)
 
     def _identify(self) -> None:
-        """Makes the names that no other client has: brokers tell clients apart by them."""
+        """Make the names that no other client has: brokers tell clients apart by them."""
         process_id = os.getpid()
         self.client_id = f"{self.host}@{self._instance_name or f'{process_id}#{self.rng.getrandbits(48):x}'}"
         self.ids = UniqueIdMaker(self.clock, _ip_bytes(self.host), process_id, self.rng.getrandbits(32))
@@ -114,7 +114,7 @@ class ClientInstance:
         return self._running
 
     def start(self) -> None:
-        """Starts the background jobs that refresh routes and send heartbeats. Raises ClosedError after a stop."""
+        """Start the background jobs that refresh routes and send heartbeats. Raises ClosedError after a stop."""
         self.remoting.check_open()
         self._running = True
         self.every(self._poll_interval_s, self.routes.refresh, "refresh routes")
@@ -122,7 +122,7 @@ class ClientInstance:
             self.every(self._heartbeat_interval_s, self.heartbeat_all, "send heartbeats")
 
     async def close(self) -> None:
-        """Leaves the groups, ends background work and connections."""
+        """Leave the groups, end background work and connections."""
         if not self._running:
             await self.remoting.close()
             return
@@ -134,7 +134,7 @@ class ClientInstance:
         await self.remoting.close()
 
     def every(self, interval_s: float, job: Callable[[], Awaitable[object]], what: str) -> None:
-        """Runs ``job`` every ``interval_s`` seconds until the client closes; a failure is logged, not fatal."""
+        """Run ``job`` every ``interval_s`` seconds until the client closes; a failure is logged, not fatal."""
 
         async def loop() -> None:
             while True:
@@ -149,7 +149,7 @@ class ClientInstance:
         self.spawn(loop())
 
     def spawn(self, coroutine: Any) -> asyncio.Task[Any]:
-        """Starts a task, which is cancelled when the client closes."""
+        """Start a task, which is cancelled when the client closes."""
         task: asyncio.Task[Any] = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._task_ended)
@@ -161,12 +161,12 @@ class ClientInstance:
             log.error("a background task of %s failed", self.client_id, exc_info=task.exception())
 
     async def heartbeat_all(self) -> None:
-        """Sends a heartbeat to every broker of every route; one that can't be reached gets the next heartbeat."""
+        """Send a heartbeat to every broker of every route; one that can't be reached gets the next heartbeat."""
         addresses = self._heartbeat_addresses()
         await asyncio.gather(*[self._heartbeat_quietly(address) for address in addresses])
 
     async def heartbeat(self, address: str) -> None:
-        """Sends a heartbeat to one broker. Raises UnreachableError, RefusedError.
+        """Send a heartbeat to one broker. Raises UnreachableError, RefusedError.
 
         Waits for the answer even if the caller is cancelled. Java's broker handles heartbeats and unregistrations in
         different threads: an unregistration that overtakes a heartbeat would leave a member that is gone.
@@ -188,7 +188,7 @@ class ClientInstance:
             log.info("no heartbeat to %s: %s", address, error)
 
     async def announce(self) -> None:
-        """Waits until every broker of the routes knows this client, or has been silent for a second.
+        """Wait until every broker of the routes knows this client, or has been silent for a second.
 
         A broker that can't be reached is asked again after 10 seconds, or with the next heartbeat.
         """
@@ -207,7 +207,7 @@ class ClientInstance:
         self._announcing[address] = (task, self.clock.monotonic_ms())
 
     def _heartbeat_addresses(self) -> set[str]:
-        """Returns the addresses of all masters; for a consumer those of slaves too, because it may read from them."""
+        """Return the addresses of all masters; for a consumer those of slaves too, because it may read from them."""
         result: set[str] = set()
         for broker in self.routes.brokers():
             for broker_id, address in broker.broker_addrs.items():
@@ -235,7 +235,7 @@ class ClientInstance:
             self._on_route_change(topic)
 
     def renew_route(self, topic: str) -> None:
-        """Renews a topic's route in the background; call it when a broker can't be reached."""
+        """Renew a topic's route in the background; call it when a broker can't be reached."""
         if self._running:
             self.spawn(self._renew_quietly(topic))
 
@@ -269,7 +269,7 @@ class ClientInstance:
 
 
 def local_host_towards(address: str) -> str:
-    """Returns this machine's address as ``address`` sees it, 127.0.0.1 when that is unknown. Sends nothing."""
+    """Return this machine's address as ``address`` sees it, 127.0.0.1 when that is unknown. Sends nothing."""
     host, port = parse_address(server_place(address))
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:

@@ -71,7 +71,7 @@ class Lanes:
         *,
         is_ordered: bool = False,
     ) -> asyncio.Future[SendResult]:
-        """Sends a message with the next request of its lane, and returns the future of its result.
+        """Send a message with the next request of its lane, and return the future of its result.
 
         ``queue`` None: any queue of the topic.
         """
@@ -101,27 +101,27 @@ class Lanes:
         return lane.put(item, message.wait_store, size_bytes, deadline_ms, sys_flag, is_alone)
 
     async def flush(self) -> None:
-        """Sends what lingers, and returns when all that was put in before has its result or its error."""
+        """Send what lingers, and return when all that was put in before has its result or its error."""
         ends = [end for lane in list(self._lanes.values()) for end in lane.flush()]
         if ends:
             await asyncio.wait(ends)
 
     def end(self) -> None:
-        """Fails what has not left, and ends what is on its way: the producer stops."""
+        """Fail what has not left, and end what is on its way: the producer stops."""
         for lane in list(self._lanes.values()):
             lane.end()
         for task in self._tasks:
             task.cancel()
 
     def spawn(self, work: Coroutine[object, None, None]) -> None:
-        """Runs ``work`` in a task of its own."""
+        """Run ``work`` in a task of its own."""
         self.has_sent = True
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def forget(self, place: Place) -> None:
-        """Drops an empty lane."""
+        """Drop an empty lane."""
         self._lanes.pop(place, None)
 
 
@@ -140,7 +140,7 @@ class _Lane:
     def put(
         self, item: Item, wait_store: bool, size_bytes: int, deadline_ms: float, sys_flag: int, is_alone: bool
     ) -> asyncio.Future[SendResult]:
-        """Adds a message to the last parcel, or to a new one that later messages may join."""
+        """Add a message to the last parcel, or to a new one that later messages may join."""
         lanes = self._lanes
         future: asyncio.Future[SendResult] = self.loop.create_future()
         parcel = self.waiting[-1] if self.waiting else None
@@ -230,7 +230,7 @@ class _Lane:
             parcel.ended.set_result(None)
 
     def flush(self) -> list[asyncio.Future[None]]:
-        """Sends what lingers. Returns futures of the ends of all parcels."""
+        """Send what lingers. Returns futures of the ends of all parcels."""
         parcels = [*self._under_way, *self.waiting]
         for parcel in parcels:
             parcel.is_due = True
@@ -240,7 +240,7 @@ class _Lane:
         return [parcel.ended for parcel in parcels if parcel.ended is not None]
 
     def end(self) -> None:
-        """Fails what waits."""
+        """Fail what waits."""
         error: PymqError = ClosedError("the message was not sent: the producer was stopped")
         while self.waiting:
             parcel = self.waiting.popleft()

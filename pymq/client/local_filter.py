@@ -25,7 +25,7 @@ class LocalFilter:
         self.running = running
 
     def keep(self, messages: list[StoredMessage]) -> Kept:
-        """Returns the messages of a queue that match; policy stop ends them before the first one the filter fails on.
+        """Return the messages of a queue that match; policy stop ends them before the first one the filter fails on.
 
         Raises FilterStopError when the filter stops at the first message.
         """
@@ -33,7 +33,7 @@ class LocalFilter:
         return Kept(kept, messages[filtered_count].queue_offset if filtered_count < len(messages) else None)
 
     def figures(self) -> str:
-        """Returns the filter's counters on one line, for operators."""
+        """Return the filter's counters on one line, for operators."""
         stats = self.running.stats
         return (
             f"{self.running.name}: matched {stats.matched}, skipped {stats.skipped}, errors {stats.errors}, "

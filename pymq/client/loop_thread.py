@@ -32,7 +32,7 @@ class LoopThread:
         self._loop = self._thread = None
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Runs ``coroutine`` on the loop and waits for its result; cancels it when the wait is interrupted."""
+        """Run ``coroutine`` on the loop and wait for its result; cancel it when the wait is interrupted."""
         future = self.submit(coroutine)
         try:
             return future.result()
@@ -41,7 +41,7 @@ class LoopThread:
             raise
 
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        """Runs ``coroutine`` on the loop. Any thread except the loop's may wait for the future."""
+        """Run ``coroutine`` on the loop. Any thread except the loop's may wait for the future."""
         loop = self._running_loop()
         if threading.current_thread() is self._thread:
             coroutine.close()
@@ -67,12 +67,12 @@ shared = LoopThread()  # of all blocking clients
 
 
 async def on_loop(function: Callable[[], T]) -> T:
-    """Returns the result of ``function``, called on the loop."""
+    """Return the result of ``function``, called on the loop."""
     return function()
 
 
 def blocking_loop(items: AsyncGenerator[T, None]) -> Iterator[T]:
-    """Yields what ``items`` yields on the loop; a loop over it that is left early closes ``items``."""
+    """Yield what ``items`` yields on the loop; a loop over it that is left early closes ``items``."""
     try:
         while True:
             try:

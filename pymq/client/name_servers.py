@@ -20,7 +20,7 @@ DEFAULT_NAMESRV = "127.0.0.1:9876"
 
 
 def parse_name_servers(text: str | Sequence[str] | None) -> list[str]:
-    """Splits ``"a:9876;b:9876"``, or a list of such texts, into addresses. Raises UsageError for none or a bad one.
+    """Split ``"a:9876;b:9876"``, or a list of such texts, into addresses. Raises UsageError for none or a bad one.
 
     An address may be the URL of an address server, ``http://host:8080/rocketmq/nsaddr``, which names the servers.
     None: those of the environment's ``NAMESRV_ADDR``, else 127.0.0.1:9876.
@@ -61,13 +61,13 @@ class NameServers:
         return self._list.places
 
     def note_brokers(self, brokers: Iterable[BrokerData]) -> None:
-        """Remembers whose addresses these are, for errors."""
+        """Remember whose addresses these are, for errors."""
         self._remoting.note_brokers(brokers)
 
     async def invoke(
         self, command: Command, timeout_s: float = 3.0, *, missing_codes: frozenset[int] = frozenset()
     ) -> Command:
-        """Returns the first answer of any server; each server gets ``timeout_s``.
+        """Return the first answer of any server; each server gets ``timeout_s``.
 
         After an answer with one of ``missing_codes`` the other servers are asked, too: for a while after a start or a
         lost connection, one server knows what another does not. Such an answer is returned when none has a better one.

@@ -15,7 +15,7 @@ QUEUES_SHOWN_MAX = 8
 
 
 class OffsetMoves:
-    """The moves of one consumer. Each queue reports its own; those of a reset are logged together."""
+    """The moves of one consumer. Each queue reports its own moves; the moves of a reset are logged together."""
 
     def __init__(self, group: str, instance: ClientInstance) -> None:
         self._group = group
@@ -24,7 +24,7 @@ class OffsetMoves:
         self._reporting: asyncio.Task[None] | None = None
 
     def moved(self, queue: MessageQueue, offset: int, result: PullResult) -> None:
-        """Notes that the pull at ``offset`` was answered with another offset to go on at."""
+        """Note that the pull at ``offset`` was answered with another offset to go on at."""
         target = result.next_offset
         if target == offset:
             return

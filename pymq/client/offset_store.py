@@ -26,27 +26,27 @@ class OffsetStore(Protocol):
     """Offsets by queue: moved in memory while consuming, stored at intervals."""
 
     def current(self, queue: MessageQueue) -> int | None:
-        """Returns the offset in memory, None for a queue that was not consumed from yet."""
+        """Return the offset in memory, None for a queue that was not consumed from yet."""
         ...
 
     def move(self, queue: MessageQueue, offset: int, *, back: bool = False) -> None:
-        """Sets the offset in memory; only forward unless ``back``."""
+        """Set the offset in memory; only forward unless ``back``."""
         ...
 
     async def stored(self, queue: MessageQueue) -> int | None:
-        """Returns the stored offset, None when there is none. Raises RefusedError, UnreachableError."""
+        """Return the stored offset, None when there is none. Raises RefusedError, UnreachableError."""
         ...
 
     async def store(self, queues: Iterable[MessageQueue]) -> None:
-        """Stores the offsets of ``queues`` that changed, durably. A failure is logged; the next call tries again."""
+        """Store the offsets of ``queues`` that changed, durably. A failure is logged; the next call tries again."""
         ...
 
     def can_commit_by_pull(self, queue: MessageQueue) -> bool:
-        """Returns True when a pull request of ``queue`` may carry the offset to the broker."""
+        """Return True when a pull request of ``queue`` may carry the offset to the broker."""
         ...
 
     def forget(self, queue: MessageQueue) -> None:
-        """Drops the offset of a queue that now belongs to another member."""
+        """Drop the offset of a queue that now belongs to another member."""
         ...
 
 
@@ -97,7 +97,7 @@ class BrokerOffsets(_Table):
         return await self._requests.committed(self._group, queue)
 
     async def store(self, queues: Iterable[MessageQueue]) -> None:
-        """Returns once the brokers have answered all commits, even if the caller is cancelled."""
+        """Return once the brokers have answered all commits, even if the caller is cancelled."""
         await uninterrupted(self._store(list(queues)))
 
     def can_commit_by_pull(self, queue: MessageQueue) -> bool:
@@ -129,7 +129,7 @@ class BrokerOffsets(_Table):
 
 
 def java_path(client_id: str, group: str) -> Path:
-    """Returns the place of the file in which a Java client keeps a broadcasting consumer's offsets."""
+    """Return the place of the file in which a Java client keeps a broadcasting consumer's offsets."""
     return Path.home() / JAVA_DIRECTORY / client_id / group / "offsets.json"
 
 
@@ -166,7 +166,7 @@ class FileOffsets(_Table):
             log.warning("offsets are not saved to %s: %s", self._path, error)
 
     def _load(self) -> dict[MessageQueue, int]:
-        """Returns the offsets of the file, else those of the backup that a Java client makes of it."""
+        """Return the offsets of the file, else of the backup that a Java client makes of it."""
         if self._path is None:
             return {}
         for path in (self._path, self._path.with_name(self._path.name + ".bak")):

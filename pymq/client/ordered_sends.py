@@ -55,19 +55,19 @@ class OrderedSends:
         self._tasks: dict[MessageQueue, asyncio.Task[None]] = {}
 
     async def put(self, message: Message, queue: MessageQueue, on_done: OnDone) -> None:
-        """Accepts a message, waiting for room. ``on_done`` gets None once it is stored, or why it never will be."""
+        """Accept a message, waiting for room. ``on_done`` gets None once it is stored, or why it never will be."""
         await self._room.take(len(message.body), ROOM_TIMEOUT_S)
         self._waiting.setdefault(queue, deque()).append((message, on_done))
         if queue not in self._tasks:
             self._tasks[queue] = asyncio.create_task(self._run(queue))
 
     async def flush(self) -> None:
-        """Returns when every message accepted so far has its result."""
+        """Return when every message accepted so far has its result."""
         while self._tasks:
             await asyncio.wait(list(self._tasks.values()))
 
     async def cancel(self) -> None:
-        """Ends without results what waits and what is under way."""
+        """End without results what waits and what is under way."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -109,7 +109,7 @@ class OrderedSends:
             on_done(error)
 
     async def _try(self, items: list[_Item], queue: MessageQueue) -> PymqError | None:
-        """Sends until it succeeds. Returns the error that no further attempt would mend, or the last one allowed."""
+        """Send until it succeeds. Returns the error that no further attempt would mend, or the last one allowed."""
         attempt = 0
         while True:
             try:
@@ -137,5 +137,5 @@ class OrderedSends:
 
 
 def _fits(message: Message) -> bool:
-    """Returns whether the message may be one of a batch: large bodies leave alone, because they are compressed."""
+    """Return whether the message may be one of a batch: large bodies leave alone, because they are compressed."""
     return len(message.body) <= COMPRESS_ABOVE_BYTES and is_batchable(message)

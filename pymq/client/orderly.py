@@ -35,7 +35,7 @@ class OrderlyConsumption:
         self._slots = asyncio.Semaphore(state.settings.concurrency_max)
 
     def start(self) -> None:
-        """Starts to watch for handler calls that take too long; :meth:`begin` starts a task for each queue."""
+        """Start to watch for handler calls that take too long; :meth:`begin` starts a task for each queue."""
         self._state.instance.every(
             self._timeouts.interval_s,
             lambda: self._timeouts.check(list(self._calls.values())),
@@ -43,18 +43,18 @@ class OrderlyConsumption:
         )
 
     def begin(self, process_queue: ProcessQueue) -> None:
-        """Starts a new queue's task."""
+        """Start a new queue's task."""
         task = self._state.instance.spawn(self._run(process_queue))
         self._tasks[process_queue] = task
         self._calls[process_queue] = RunningCall(task)
         task.add_done_callback(lambda ended: self._calls.pop(process_queue, None))
 
     def submit(self, process_queue: ProcessQueue, messages: list[StoredMessage]) -> None:
-        """Queues messages behind the earlier ones; the process queue must hold them already."""
+        """Queue messages behind the earlier ones; the process queue must hold them already."""
         process_queue.waiting += messages
 
     async def end(self, process_queue: ProcessQueue) -> None:
-        """Waits for the running handler, applies its result, and ends the queue's task.
+        """Wait for the running handler, apply its result, and end the queue's task.
 
         The caller must hold the lock until then: the next owner starts at the offset this one reached.
         """
@@ -72,7 +72,7 @@ class OrderlyConsumption:
         process_queue.remove(process_queue.waiting)
 
     async def stop(self, timeout_s: float) -> None:
-        """Ends the tasks of all queues at the same time, as :meth:`end` does for one."""
+        """End the tasks of all queues at the same time, as :meth:`end` does for one."""
         for process_queue in self._tasks:
             process_queue.close()
         if self._tasks:
@@ -95,7 +95,7 @@ class OrderlyConsumption:
                 await self._pause(process_queue)
 
     async def _handle(self, process_queue: ProcessQueue) -> bool:
-        """Calls the handler with the oldest messages; returns True when it must be called with the same ones again."""
+        """Call the handler with the oldest messages; return True when it must be called with the same ones again."""
         messages = process_queue.waiting[: self._state.settings.batch_count_max]
         call = self._calls[process_queue]
         now_ms = self._state.instance.clock.monotonic_ms()
@@ -116,7 +116,7 @@ class OrderlyConsumption:
         return False
 
     async def _is_over(self, messages: list[StoredMessage], result: ConsumeResult) -> bool:
-        """Returns True when all messages are done or in the dead letters; a failure counts one more attempt."""
+        """Return True when all messages are done or in the dead letters; a failure counts one more attempt."""
         if result is ConsumeResult.SUCCESS:
             return True
         limit = self._state.settings.reconsume_count_max if result is ConsumeResult.RECONSUME_LATER else 0

@@ -69,7 +69,7 @@ class Outgoing:
         return self.properties
 
     def command(self, group: str, queue: MessageQueue, born_ms: int) -> Command:
-        """Returns the request that sends to ``queue``; ``born_ms`` is Unix time."""
+        """Return the request that sends to ``queue``; ``born_ms`` is Unix time."""
         fields = send_v2_fields(
             producer_group=group,
             topic=self.topic,
@@ -88,7 +88,7 @@ class Outgoing:
     def retry_command(
         self, group: str, queue: MessageQueue, born_ms: int, reconsume_times: int, max_reconsume_times: int
     ) -> Command:
-        """Returns the request that sends a message to a retry topic, with its number of retries and their limit."""
+        """Return the request that sends a message to a retry topic, with its number of retries and their limit."""
         header = SendMessageV2Header(
             producer_group=group,
             topic=self.topic,
@@ -107,7 +107,7 @@ class Outgoing:
 
 
 def pack_body(body: bytes, compress: str, compress_above_bytes: int) -> tuple[bytes, int]:
-    """Returns the body as it is sent, with its system flags: a longer one is compressed where that makes it shorter."""
+    """Return the body as it is sent, with its system flags: a longer one is compressed where that makes it shorter."""
     if len(body) > compress_above_bytes:
         packed, flags = compress_body(body, compress)
         if len(packed) < len(body):
@@ -116,12 +116,12 @@ def pack_body(body: bytes, compress: str, compress_above_bytes: int) -> tuple[by
 
 
 def wait_property(wait_store: bool) -> str:
-    """Returns the property that asks the broker to wait until the message is as safe as its settings say."""
+    """Return the property that asks the broker to wait until the message is as safe as its settings say."""
     return "WAIT\x01true\x02" if wait_store else "WAIT\x01false\x02"
 
 
 def prepare_batch(messages: Sequence[Message], ids: UniqueIdMaker, size_max_bytes: int) -> Outgoing:
-    """Prepares many messages as one body. Raises UsageError for messages that can't form one batch."""
+    """Prepare many messages as one body. Raises UsageError for messages that can't form one batch."""
     _check_batch(messages)
     keys: list[str] = []
     entries: list[bytes] = []
@@ -133,12 +133,12 @@ def prepare_batch(messages: Sequence[Message], ids: UniqueIdMaker, size_max_byte
     body = b"".join(entries)
     if len(body) > size_max_bytes:
         raise UsageError(f"the batch has {len(body)} bytes, the limit is {size_max_bytes}: send it in smaller parts")
-    # No key for the batch itself: brokers would put it in the place of those of its messages.
+    # No key for the batch itself: brokers would put it in the place of its messages' keys.
     return Outgoing(messages[0].topic, body, wait_property(messages[0].wait_store), ",".join(keys), 0, 0, True)
 
 
 def _check_batch(messages: Sequence[Message]) -> None:
-    """Raises UsageError for messages that can't form one batch (Java: MessageBatch.generateFromList)."""
+    """Raise UsageError for messages that can't form one batch (Java: MessageBatch.generateFromList)."""
     if not messages:
         raise UsageError("the batch is empty: give at least one message")
     if len(messages) > BATCH_COUNT_MAX:
@@ -158,7 +158,7 @@ def _check_batch(messages: Sequence[Message]) -> None:
 
 
 def own_properties(message: Message, unique_key: str, ordering_key: str | None = None) -> tuple[bytes, str]:
-    """Returns (encoded properties without WAIT, unique key). A unique key among the message's properties counts.
+    """Return (encoded properties without WAIT, unique key). A unique key among the message's properties counts.
 
     Raises UsageError for reserved names, separators or too many bytes.
     """
@@ -193,12 +193,12 @@ def _all_properties(message: Message, unique_key: str, ordering_key: str | None)
 
 
 def is_batchable(message: Message) -> bool:
-    """Returns whether ``message`` means in a batch what it means alone."""
+    """Return whether ``message`` means in a batch what it means alone."""
     return ALONE.isdisjoint(message.properties) and not (message.is_delayed or message.topic.startswith(RETRY_PREFIX))
 
 
 def fits_batch(message: Message, properties: bytes) -> bool:
-    """Returns whether ``message`` may be one of a batch. ``properties`` are its own, encoded."""
+    """Return whether ``message`` may be one of a batch. ``properties`` are its own, encoded."""
     if message.properties and not ALONE.isdisjoint(message.properties):
         return False
     return not (
@@ -207,7 +207,7 @@ def fits_batch(message: Message, properties: bytes) -> bool:
 
 
 def send_result(answer: Command, message_id: str, queue: MessageQueue, address: str) -> SendResult:
-    """Converts the broker's answer. Raises RefusedError, and ProtocolViolation when the answer lacks a field."""
+    """Convert the broker's answer. Raises RefusedError, and ProtocolViolation when the answer lacks a field."""
     status = _STATUS.get(answer.code)
     if status is None:
         raise RefusedError(answer.code, answer.remark, address)

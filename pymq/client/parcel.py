@@ -48,7 +48,7 @@ class Parcel:
         self.size_bytes += size_bytes
 
     def outgoing(self, ids: UniqueIdMaker) -> Outgoing:
-        """Return the request. A batch has no key of its own: brokers then keep those of its messages."""
+        """Return the request. A batch has no key of its own: brokers then keep the keys of its messages."""
         items = self.items
         wait = wait_property(self.wait_store)
         new_ids = ids.next_ids(len(items))

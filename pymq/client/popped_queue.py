@@ -42,7 +42,7 @@ class PoppedQueue(ProcessQueue):
         self._receipts: dict[int, tuple[Received, int]] = {}  # by message; the monotonic ms when its time is over
 
     def take(self, found: list[Received], begun_ms: int) -> list[StoredMessage]:
-        """Adds what a pop that began at ``begun_ms`` (monotonic) got; returns the messages."""
+        """Add what a pop that began at ``begun_ms`` (monotonic) got; return the messages."""
         messages = [each.message for each in found]
         end_ms = begun_ms + self._state.settings.invisible_ms
         self._receipts.update({id(each.message): (each, end_ms) for each in found})
@@ -50,13 +50,13 @@ class PoppedQueue(ProcessQueue):
         return messages
 
     def add(self, messages: Iterable[StoredMessage]) -> None:
-        """Adds messages, whose offsets may be of several queues."""
+        """Add messages, whose offsets may be of several queues."""
         for message in messages:
             self._messages[id(message)] = message
             self._bytes += message.size_bytes
 
     def remove(self, messages: Iterable[StoredMessage]) -> None:
-        """Forgets messages. What was not settled comes again when its invisible time is over."""
+        """Forget messages. What was not settled comes again when its invisible time is over."""
         for message in messages:
             if self._messages.pop(id(message), None) is not None:
                 self._receipts.pop(id(message), None)
@@ -64,12 +64,12 @@ class PoppedQueue(ProcessQueue):
         self._removed.set()
 
     def is_over(self, messages: list[StoredMessage]) -> bool:
-        """Returns True for messages that the broker delivers again, because they waited here for too long."""
+        """Return True for messages that the broker delivers again, because they waited here for too long."""
         now_ms = self._clock.monotonic_ms()
         return any(now_ms >= self._receipts[id(message)][1] for message in messages)
 
     async def settle(self, messages: list[StoredMessage], result: ConsumeResult) -> None:
-        """Acknowledges messages, lets them come again later, or sends them to the dead letters."""
+        """Acknowledge messages, let them come again later, or send them to the dead letters."""
         for message in messages:
             received = self._receipts[id(message)][0]
             try:
@@ -92,7 +92,7 @@ class PoppedQueue(ProcessQueue):
         await self._popping.give_back(received, DELAYS_S[min(level, len(DELAYS_S)) - 1] * 1000)
 
     async def give_all_back(self) -> None:
-        """Lets messages that no handler got come again at once."""
+        """Let messages that no handler got come again at once."""
         for received, end_ms in list(self._receipts.values()):
             try:
                 if self._clock.monotonic_ms() < end_ms:
@@ -114,7 +114,7 @@ class PopReader:
         self._consumption = consumption
 
     async def run(self) -> None:
-        """Pops until the queue is dropped. Tries again after failures."""
+        """Pop until the queue is dropped. Tries again after failures."""
         queue, settings = self._popped_queue.queue, self._state.settings
         while not self._popped_queue.dropped:
             try:

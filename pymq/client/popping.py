@@ -40,7 +40,7 @@ class Popping:
     async def pop(
         self, queue: MessageQueue, count_max: int, invisible_ms: int, wait_ms: int, subscription: Subscription
     ) -> list[Received]:
-        """Pops up to ``count_max`` messages of a queue, or with the id :data:`ANY_QUEUE` of all of its broker's queues.
+        """Pop up to ``count_max`` messages of a queue, or with the id :data:`ANY_QUEUE` of all of its broker's queues.
 
         Waits for the first one up to ``wait_ms``. Raises NotFoundError, RefusedError, UnreachableError.
         """
@@ -73,7 +73,7 @@ class Popping:
         return wanted
 
     async def ack(self, received: Received) -> None:
-        """Acknowledges a message: it does not come again. Too late or twice is no error. Raises as :meth:`pop`."""
+        """Acknowledge a message: it does not come again. Too late or twice is no error. Raises as :meth:`pop`."""
         header = AckMessageHeader(
             consumer_group=self._group,
             topic=received.topic,
@@ -85,7 +85,7 @@ class Popping:
         received.done = True
 
     async def extend(self, received: Received, invisible_ms: int) -> None:
-        """Keeps a message away for ``invisible_ms`` from now on, and renews its receipt; 0 gives it back at once.
+        """Keep a message away for ``invisible_ms`` from now on, and renew its receipt; 0 gives it back at once.
 
         Raises RefusedError when the receipt is over, else as :meth:`pop`.
         """
@@ -112,12 +112,12 @@ class Popping:
         received.receipt = pop.encode_receipt(renewed, message.queue_id, message.queue_offset)
 
     async def give_back(self, received: Received, invisible_ms: int = 0) -> None:
-        """Lets a message come again after ``invisible_ms``, here or elsewhere. Raises as :meth:`extend`."""
+        """Let a message come again after ``invisible_ms``, here or elsewhere. Raises as :meth:`extend`."""
         await self.extend(received, invisible_ms)
         received.done = True
 
     async def _ask(self, received: Received, command: Command) -> tuple[Command, str]:
-        """Sends a request to the message's broker and returns its answer and address. Raises RefusedError."""
+        """Send a request to the message's broker and return its answer and address. Raises RefusedError."""
         queue = MessageQueue(received.message.topic, received.broker_name, 0)
         address = await self._instance.routes.write_address(queue)
         answer = await self._instance.remoting.invoke(address, command, CALL_TIMEOUT_S)

@@ -20,7 +20,7 @@ _TAGS_LENGTH_MAX = 128
 
 
 def with_id(properties: bytes, message_id: str) -> bytes:
-    """Returns prepared properties with the value of their UNIQ_KEY."""
+    """Return prepared properties with the value of their UNIQ_KEY."""
     return b"%b%b\x02" % (properties, message_id.encode())
 
 
@@ -46,7 +46,7 @@ class Preparer:
         self._starts: dict[str, bytes] = {}  # properties up to the unique key, by tags
 
     def prepare(self, message: Message, ordering_key: str | None = None) -> Prepared:
-        """Returns the parts of a request for ``message``. Raises UsageError for one that can't be sent.
+        """Return the parts of a request for ``message``. Raises UsageError for one that can't be sent.
 
         Most messages get no id here: a batch makes the ids of all its messages at once.
         """
@@ -74,11 +74,11 @@ class Preparer:
         return body, start, "", 0, False
 
     def outgoing(self, message: Message) -> Outgoing:
-        """Returns a request with ``message`` alone. Raises UsageError for one that can't be sent."""
+        """Return a request with ``message`` alone. Raises UsageError for one that can't be sent."""
         return self.request(message, self.prepare(message))
 
     def request(self, message: Message, prepared: Prepared) -> Outgoing:
-        """Returns a request with ``message``, which is prepared."""
+        """Return a request with ``message``, which is prepared."""
         body, properties, message_id, sys_flag, _ = prepared
         if not message_id:
             message_id = self._instance.ids.next_id()
@@ -100,7 +100,7 @@ class Preparer:
         return body, properties, message_id, sys_flag, is_alone
 
     def _start(self, tags: str) -> bytes | None:
-        """Returns the properties of a message with these tags, up to its unique key; None for odd tags."""
+        """Return the properties of a message with these tags, up to its unique key; None for odd tags."""
         if len(tags) > _TAGS_LENGTH_MAX or NAME_VALUE_SEPARATOR in tags or PROPERTY_SEPARATOR in tags:
             return None
         if len(self._starts) >= _KEPT_MAX:
@@ -110,7 +110,7 @@ class Preparer:
         return start
 
     def check(self, message: Message) -> None:
-        """Raises UsageError for a message that no broker accepts, or that would become another one."""
+        """Raise UsageError for a message that no broker accepts, or that would become another one."""
         if not isinstance(message.topic, str):
             raise UsageError(f"the message's topic is {message.topic!r:.60}: it is text")
         check_topic(message.topic)

@@ -52,58 +52,58 @@ class ProcessQueue:
         return len(self._messages) >= self._count_max or self._bytes >= self._bytes_max
 
     def add(self, messages: Iterable[StoredMessage]) -> None:
-        """Adds the messages of a pull."""
+        """Add the messages of a pull."""
         for message in messages:
             self._messages[message.queue_offset] = message
             self._bytes += message.size_bytes
         self._arrived.set()
 
     def remove(self, messages: Iterable[StoredMessage]) -> None:
-        """Removes messages that are done or given up."""
+        """Remove messages that are done or given up."""
         for message in messages:
             if self._messages.pop(message.queue_offset, None) is not None:
                 self._bytes -= message.size_bytes
         self._removed.set()
 
     def commit_offset(self) -> int:
-        """Returns the offset to commit: that of the oldest cached message, else that of the next pull."""
+        """Return the offset to commit: that of the oldest cached message, else that of the next pull."""
         for offset in self._messages:
             return offset
         return self.next_pull_offset
 
     def first_offset(self) -> int:
-        """Returns the lowest cached offset, 0 when the cache is empty."""
+        """Return the lowest cached offset, 0 when the cache is empty."""
         return next(iter(self._messages), 0)
 
     def last_offset(self) -> int:
-        """Returns the highest cached offset, 0 when the cache is empty."""
+        """Return the highest cached offset, 0 when the cache is empty."""
         return next(reversed(self._messages), 0)
 
     def drop(self) -> None:
-        """Ends the use of the queue in this client, and wakes all waiting tasks so that they see ``dropped``."""
+        """End the use of the queue in this client, and wake all waiting tasks so that they see ``dropped``."""
         self.dropped = True
         self._removed.set()
         self._arrived.set()
 
     def close(self) -> None:
-        """Makes orderly consumption end after the batch it handles now."""
+        """Make orderly consumption end after the batch it handles now."""
         self.closing = True
         self._arrived.set()
 
     async def wait_for_room(self) -> None:
-        """Returns once the cache is below both limits, or dropped."""
+        """Return once the cache is below both limits, or dropped."""
         while self.is_full and not self.dropped:
             self._removed.clear()
             await self._removed.wait()
 
     async def wait_until_done(self) -> None:
-        """Returns once no message is cached or being handled, even if the queue is dropped."""
+        """Return once no message is cached or being handled, even if the queue is dropped."""
         while self._messages:
             self._removed.clear()
             await self._removed.wait()
 
     async def wait_for_messages(self) -> None:
-        """Returns once ``waiting`` holds a message, or the queue is dropped or closing."""
+        """Return once ``waiting`` holds a message, or the queue is dropped or closing."""
         while not self.waiting and not self.dropped and not self.closing:
             self._arrived.clear()
             await self._arrived.wait()

@@ -114,14 +114,14 @@ class Producer(GroupClient):
         self._in_order_count = 0
 
     async def start(self) -> None:
-        """Starts background jobs. The first send opens the first connection. Raises ClosedError after a stop."""
+        """Start background jobs. The first send opens the first connection. Raises ClosedError after a stop."""
         if not self._instance.running:
             await super().start()
             if self._tracer is not None:
                 self._tracer.start()
 
     async def stop(self) -> None:
-        """Sends what lingers and waits for all enqueued messages, leaves the group and closes all connections.
+        """Send what lingers and wait for all enqueued messages, leave the group and close all connections.
 
         Other sends and requests that are under way fail with UnreachableError.
         """
@@ -134,11 +134,11 @@ class Producer(GroupClient):
         await super().stop()
 
     async def flush(self) -> None:
-        """Sends what lingers, and returns when all messages enqueued so far have their result or their error."""
+        """Send what lingers, and return when all messages enqueued so far have their result or their error."""
         await self._lanes.flush()
 
     async def queues(self, topic: str) -> list[MessageQueue]:
-        """Returns the writable queues of ``topic``. Raises NotFoundError, UnreachableError."""
+        """Return the writable queues of ``topic``. Raises NotFoundError, UnreachableError."""
         return list(await self._instance.routes.queues_to_write(check_topic(topic)))
 
     async def send(
@@ -150,7 +150,7 @@ class Producer(GroupClient):
         selector: Selector | None = None,
         ordering_key: str | None = None,
     ) -> SendResult:
-        """Sends and waits until the broker has stored the message.
+        """Send and wait until the broker has stored the message.
 
         A failed attempt is repeated on another broker within ``timeout_s``. Messages with the same ``ordering_key`` go
         to the same queue, in the order of the calls, and are repeated there. With ``queue`` or ``selector`` the caller
@@ -199,7 +199,7 @@ class Producer(GroupClient):
         selector: Selector | None = None,
         ordering_key: str | None = None,
     ) -> asyncio.Future[SendResult]:
-        """Accepts a message, waiting only for room, and returns the future of what :meth:`send` returns or raises.
+        """Accept a message, waiting only for room, and return the future of what :meth:`send` returns or raises.
 
         Raises UsageError, OverloadedError; RequestTimeoutError when there is no room in time; with a key or selector
         what the look-up of the topic raises.
@@ -236,7 +236,7 @@ class Producer(GroupClient):
     async def _enqueue_in_order(
         self, message: Message, prepared: Prepared, size_bytes: int, ordering_key: str, end_ms: float
     ) -> asyncio.Future[SendResult]:
-        """Accepts a message behind all earlier ones with a key."""
+        """Accept a message behind all earlier ones with a key."""
         queues = self._instance.routes.known_queues(message.topic)
         if queues is not None and not self._in_order_count and self._room.try_take(size_bytes):
             queue = queue_of_key(queues, ordering_key)
@@ -263,14 +263,14 @@ class Producer(GroupClient):
         selector: Selector | None = None,
         ordering_key: str | None = None,
     ) -> asyncio.Task[SendResult]:
-        """Starts a task that does the same as :meth:`send`. Nothing limits the number of these tasks."""
+        """Start a task that does the same as :meth:`send`. Nothing limits the number of these tasks."""
         sending = self.send(message, timeout_s=timeout_s, queue=queue, selector=selector, ordering_key=ordering_key)
         return asyncio.get_running_loop().create_task(sending)
 
     async def send_oneway(
         self, message: Message, *, queue: MessageQueue | None = None, selector: Selector | None = None
     ) -> None:
-        """Sends without waiting for an answer: failures in the broker go unnoticed. Raises for earlier failures."""
+        """Send without waiting for an answer: failures in the broker go unnoticed. Raises for earlier failures."""
         if self._telemetry is not None and _is_untraced(message):
             with self._telemetry.sending(message, self.client_id) as sending:
                 await self.send_oneway(sending.message, queue=queue, selector=selector)
@@ -288,7 +288,7 @@ class Producer(GroupClient):
     async def send_batch(
         self, messages: Sequence[Message], *, timeout_s: float = SEND_TIMEOUT_S, queue: MessageQueue | None = None
     ) -> SendResult:
-        """Sends messages of one topic in one request; all are stored in one queue with consecutive offsets, or none.
+        """Send messages of one topic in one request; all are stored in one queue with consecutive offsets, or none.
 
         Raises what :meth:`send` raises; UsageError also for mixed topics, delays, or a batch that is too large.
         """
@@ -311,7 +311,7 @@ class Producer(GroupClient):
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
     ) -> StoredMessage:
-        """Sends ``message`` as a request and returns the reply that a consumer sends back.
+        """Send ``message`` as a request and return the reply that a consumer sends back.
 
         The reply has no place in a log: its offsets are 0. Raises RequestTimeoutError when there is no reply within
         ``timeout_s``, and what :meth:`send` raises when the request can't be sent; UsageError before :meth:`start`,
@@ -338,7 +338,7 @@ class Producer(GroupClient):
     async def reply(
         self, request: StoredMessage, reply: Message | bytes | str, *, timeout_s: float = SEND_TIMEOUT_S
     ) -> SendResult:
-        """Sends ``reply`` to the producer that waits in :meth:`request` for the answer to ``request``.
+        """Send ``reply`` to the producer that waits in :meth:`request` for the answer to ``request``.
 
         ``reply`` is a body, or a message, whose topic does not count. Raises UsageError when ``request`` is no request,
         RefusedError with code 1 when its producer is gone or does not take the reply, and what :meth:`send` raises.
@@ -360,7 +360,7 @@ class Producer(GroupClient):
         *,
         timeout_s: float = SEND_TIMEOUT_S,
     ) -> SendResult:
-        """Sends a stored message to ``topic`` as it is stored, with these properties instead of its own.
+        """Send a stored message to ``topic`` as it is stored, with these properties instead of its own.
 
         It keeps its message id, and its body stays compressed. RocketMQ's own property names are allowed: this is for
         tools that move messages. Raises what :meth:`send` raises.
@@ -373,7 +373,7 @@ class Producer(GroupClient):
         return await self._sender.anywhere(outgoing, Deadline(self._clock, timeout_s))
 
     async def recall(self, topic: str, recall_handle: str, *, timeout_s: float = SEND_TIMEOUT_S) -> str:
-        """Takes back a timer message that is not due yet. Returns its message id.
+        """Take back a timer message that is not due yet. Returns its message id.
 
         ``recall_handle`` is that of the :class:`~pymq.model.message.SendResult`. Raises UsageError for a text that is
         no handle, RefusedError when the message is due, delivered or unknown there (604) or recalls are switched off
@@ -404,7 +404,7 @@ class Producer(GroupClient):
         return read_answer(RecallMessageAnswer, answer, address).message_id
 
     async def _expect_replies(self, topic: str, deadline: Deadline) -> None:
-        """Makes this producer known to all brokers that may get the reply: those of the cluster's reply topic."""
+        """Make this producer known to all brokers that may get the reply: the brokers of the cluster's reply topic."""
         routes = self._instance.routes
         await routes.queues_to_write(topic, deadline.left_s())
         for cluster in routes.clusters():
@@ -422,5 +422,5 @@ class Producer(GroupClient):
 
 
 def _is_untraced(message: Message) -> bool:
-    """Returns whether a send begins a span: what is no message is refused, and a traced one is in its span already."""
+    """Return whether a send begins a span: what is no message is refused, and a traced one is in its span already."""
     return isinstance(message, Message) and not isinstance(message, TracedMessage)

@@ -63,7 +63,7 @@ class PullConsumer(GroupClient):
         self._subscriptions: dict[tuple[str, SubscriptionOptions], Subscription] = {}  # least recently used first
 
     async def queues(self, topic: str) -> list[MessageQueue]:
-        """Asks a name server for the readable queues of ``topic`` and returns them sorted.
+        """Ask a name server for the readable queues of ``topic`` and return them sorted.
 
         Raises NotFoundError, UnreachableError, RefusedError, UsageError (no legal topic name).
         """
@@ -81,7 +81,7 @@ class PullConsumer(GroupClient):
         suspend_ms: int = 0,
         **options: Unpack[SubscribeOptions],
     ) -> PullResult:
-        """Pulls messages of ``queue`` from ``offset`` on; the broker waits for the first one up to ``suspend_ms``.
+        """Pull messages of ``queue`` from ``offset`` on; the broker waits for the first one up to ``suspend_ms``.
 
         Brokers cap ``count_max`` and ``bytes_max``. Continue at the result's ``next_offset``, even without a match.
         OFFSET_ILLEGAL means that ``offset`` is no longer, or not yet, stored. Select messages as in
@@ -131,7 +131,7 @@ class PullConsumer(GroupClient):
         return result
 
     def _subscription(self, topic: str, options: SubscriptionOptions) -> Subscription:
-        """Returns a subscription from the cache: compiling filters is slow, and some keep state between pulls."""
+        """Return a subscription from the cache: compiling filters is slow, and some keep state between pulls."""
         key = topic, options
         found = self._subscriptions.pop(key, None)
         if found is None:
@@ -142,7 +142,7 @@ class PullConsumer(GroupClient):
         return found
 
     def subscribe(self, topic: str, expression: str = EVERYTHING, **options: Unpack[SubscribeOptions]) -> None:
-        """Names a topic, with the messages wanted of it, for loops over this consumer. Raises UsageError."""
+        """Name a topic, with the messages wanted of it, for loops over this consumer. Raises UsageError."""
         wanted = SubscriptionOptions(expression, **options)
         self._subscription(check_topic(topic), wanted)
         self._subscribed[topic] = wanted
@@ -151,7 +151,7 @@ class PullConsumer(GroupClient):
         return self.messages()
 
     def messages(self, consume_from: str | int = FIRST) -> AsyncGenerator[StoredMessage, None]:
-        """Yields messages of all queues of the subscribed topics, without end; ``async for`` over the consumer too.
+        """Yield messages of all queues of the subscribed topics, without end; ``async for`` over the consumer too.
 
         The loop begins at the offsets that the group committed, else at ``consume_from``: first, last, or Unix ms. It
         commits a message's offset once the loop asks for the next one: every 5 seconds, and when the loop ends. The
@@ -165,26 +165,26 @@ class PullConsumer(GroupClient):
         return PulledLoop(self, self._subscribed, self._instance.clock, consume_from, self._reached).messages()
 
     async def ack(self, message: StoredMessage) -> None:
-        """Has the loop commit the offset behind ``message``, and so all messages in front of it in its queue."""
+        """Have the loop commit the offset behind ``message``, and so all messages in front of it in its queue."""
         queue = MessageQueue(message.topic, message.broker_name, message.queue_id)
         self._reached[queue] = message.queue_offset + 1
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """Returns the first offset that is still stored."""
+        """Return the first offset that is still stored."""
         return await self._offsets.min_offset(queue)
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """Returns the offset that the next message will get."""
+        """Return the offset that the next message will get."""
         return await self._offsets.max_offset(queue)
 
     async def offset_by_time(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Returns the first offset stored at ``timestamp_ms`` (Unix ms) or later."""
+        """Return the first offset stored at ``timestamp_ms`` (Unix ms) or later."""
         return await self._offsets.by_time(queue, timestamp_ms)
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """Returns the offset that this group committed in ``queue``, None when there is none."""
+        """Return the offset that this group committed in ``queue``, None when there is none."""
         return await self._offsets.committed(self.group, queue)
 
     async def commit(self, queue: MessageQueue, offset: int) -> None:
-        """Commits ``offset``: this group continues there."""
+        """Commit ``offset``: this group continues there."""
         await self._offsets.commit(self.group, queue, offset)

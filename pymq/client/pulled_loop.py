@@ -62,7 +62,7 @@ class PulledLoop:
         self._pulled: asyncio.Queue[_Pulled | PymqError] = asyncio.Queue(READ_AHEAD_PULLS)
 
     async def messages(self) -> AsyncGenerator[StoredMessage, None]:
-        """Yields messages, those of a queue in order, until the consumer stops.
+        """Yield messages until the consumer stops; messages of one queue come in order.
 
         Raises NotFoundError, UnreachableError, RefusedError, FilterStopError.
         """
@@ -106,7 +106,7 @@ class PulledLoop:
                 log.debug("group %s knows no new queues: %s", self._puller.group, error)
 
     async def _read(self, queue: MessageQueue, options: SubscriptionOptions) -> None:
-        """Pulls one queue without end; what ends the whole loop is put into it."""
+        """Pull one queue without end; what ends the whole loop is put into it."""
         offset: int | None = None
         while True:
             try:

@@ -44,7 +44,7 @@ async def pull_once(
     commit_offset: int = 0,
     broker_id: int = 0,
 ) -> PullResult:
-    """Pulls once. ``sys_flag`` marks what the request carries; ``suspend_ms`` > 0 adds the suspend bit.
+    """Pull once. ``sys_flag`` marks what the request carries; ``suspend_ms`` > 0 adds the suspend bit.
 
     Raises RefusedError for codes that are not a pull result, UnreachableError, NotFoundError (no route).
     """
@@ -90,7 +90,7 @@ async def pull_once(
 
 
 def filter_result(result: PullResult, subscription: Subscription) -> None:
-    """Removes messages from ``result.raw``: other tags with the same hash, and those the client's filter rejects.
+    """Remove messages from ``result.raw``: other tags with the same hash, and those the client's filter rejects.
 
     A result without messages left becomes NO_MATCHED_MESSAGE. If the filter stops at a message, ``next_offset``
     becomes that message's offset. Raises FilterStopError when that is the first message.
@@ -118,7 +118,7 @@ def _has_subscribed_tag(message: StoredMessage, subscription: Subscription) -> b
 
 
 def _records_of(raw: bytes, messages: list[StoredMessage], kept: list[StoredMessage]) -> bytes:
-    """Returns the records of the ``kept`` messages; ``raw`` holds the records of all ``messages``, in order."""
+    """Return the records of the ``kept`` messages; ``raw`` holds the records of all ``messages``, in order."""
     offsets = {message.queue_offset for message in kept}
     parts: list[bytes] = []
     at = 0

@@ -135,7 +135,7 @@ class PushConsumer(GroupClient):
         return self.messages()
 
     def messages(self, taker: object = None) -> AsyncGenerator[StoredMessage, None]:
-        """Yields messages until the consumer stops: ``async for message in consumer`` does the same.
+        """Yield messages until the consumer stops: ``async for message in consumer`` does the same.
 
         A message is acknowledged when the loop asks for the next one, or with :meth:`ack`. A loop that ends early, by
         ``break`` or an exception, gives its message back, as :meth:`give_back` does. ``taker``: what runs the loop, by
@@ -147,15 +147,15 @@ class PushConsumer(GroupClient):
         return handover.messages(taker)
 
     async def ack(self, message: StoredMessage) -> None:
-        """Acknowledges a message of a loop before the loop goes on. Twice, or too late, is no error."""
+        """Acknowledge a message of a loop before the loop goes on. Twice, or too late, is no error."""
         self._loops().settle(message, ConsumeResult.SUCCESS)
 
     async def give_back(self, message: StoredMessage) -> None:
-        """Lets a message of a loop come again later, as RECONSUME_LATER does for handlers."""
+        """Let a message of a loop come again later, as RECONSUME_LATER does for handlers."""
         self._loops().settle(message, ConsumeResult.RECONSUME_LATER)
 
     def leave_message(self, taker: object) -> None:
-        """Leaves the message of a loop unacknowledged, before ``taker`` stops the consumer within that loop."""
+        """Leave the message of a loop unacknowledged, before ``taker`` stops the consumer within that loop."""
         if self._handover is not None:
             self._handover.leave(taker)
 
@@ -165,7 +165,7 @@ class PushConsumer(GroupClient):
         return self._handover
 
     def subscribe(self, topic: str, expression: str = EVERYTHING, **options: Unpack[SubscribeOptions]) -> None:
-        """Subscribes to ``topic``: all messages (``*``), tags (``TagA || TagB``), or ``sql="a > 5 AND b = 'x'"``.
+        """Subscribe to ``topic``: all messages (``*``), tags (``TagA || TagB``), or ``sql="a > 5 AND b = 'x'"``.
 
         ``expression_type`` names another language that the broker knows. ``filter`` names an installed filter that this
         client runs (``filter="jsonpath", expression="$.total"``); ``on_error`` is skip, deliver or stop, for messages
@@ -183,7 +183,7 @@ class PushConsumer(GroupClient):
             self._rebalancer.wake()
 
     async def start(self) -> None:
-        """Joins the group and begins to consume. A topic that doesn't exist yet is consumed once it does.
+        """Join the group and begin to consume. A topic that doesn't exist yet is consumed once it does.
 
         Raises ClosedError for a consumer that was stopped, UsageError without a subscription, UnreachableError when no
         name server answers, RefusedError when a broker refuses a filter that is not a tag expression.
@@ -207,7 +207,7 @@ class PushConsumer(GroupClient):
         self._start_jobs()
 
     async def stop(self) -> None:
-        """Leaves the group: ends all pulls, waits for running handlers, stores offsets and unlocks queues."""
+        """Leave the group: end all pulls, wait for running handlers, store offsets and unlock queues."""
         if self._instance.inherited:
             return  # a member of the group is the parent process, which goes on
         if self._failing is not None and self._failing is not asyncio.current_task():
@@ -219,7 +219,7 @@ class PushConsumer(GroupClient):
             self._stopped.set()
 
     async def wait(self) -> None:
-        """Returns once the consumer has stopped. Raises the error that stopped it (see :attr:`failure`)."""
+        """Return once the consumer has stopped. Raises the error that stopped it (see :attr:`failure`)."""
         await self._stopped.wait()
         if self._failure is not None:
             raise self._failure
@@ -247,12 +247,12 @@ class PushConsumer(GroupClient):
         self._handler.close()
 
     async def commit(self) -> None:
-        """Stores the offsets reached so far now instead of at the next interval."""
+        """Store the offsets reached so far now instead of at the next interval."""
         self._instance.remoting.check_open()
         await self._store_offsets()
 
     def running_info(self) -> dict[str, object]:
-        """Returns the state that operators see of this member (mqadmin consumerStatus)."""
+        """Return the state that operators see of this member (mqadmin consumerStatus)."""
         return to_fields(self._requests.running_info())
 
     async def _look_up_routes(self) -> None:
@@ -263,7 +263,7 @@ class PushConsumer(GroupClient):
                 pass  # the rebalancer looks it up again
 
     async def _check_filters(self) -> None:
-        """Asks a broker of each topic to check the expression, so that a wrong one fails now and not at every pull."""
+        """Ask a broker of each topic to check the expression, so that a wrong one fails now and not at every pull."""
         for topic, subscription in self._state.subscriptions.items():
             route = self._instance.routes.cached(topic)
             if subscription.expression_type == TAG or route is None:
@@ -280,7 +280,7 @@ class PushConsumer(GroupClient):
                     raise explained(error, subscription) from None
 
     def _fail(self, error: PymqError) -> None:
-        """Stops the consumer in a separate task, because stopping ends the caller's task."""
+        """Stop the consumer in a separate task, because stopping ends the caller's task."""
         if self._failing is None:
             log.error("consumer of group %s stops: %s", self.group, error)
             self._failure = error

@@ -30,11 +30,11 @@ class QueueLocks:
         self._clock = state.instance.clock
 
     def holds(self, process_queue: ProcessQueue) -> bool:
-        """Returns True while this client is certain to hold the lock."""
+        """Return True while this client is certain to hold the lock."""
         return self._clock.monotonic_ms() < process_queue.locked_until_ms
 
     async def lock(self, process_queues: Iterable[ProcessQueue]) -> None:
-        """Asks each broker once to lock its queues; afterwards :meth:`holds` returns which locks this client has.
+        """Ask each broker once to lock its queues; afterwards :meth:`holds` returns which locks this client has.
 
         A lock that a broker refuses ends at once; one at a broker that can't be reached expires.
         """
@@ -53,11 +53,11 @@ class QueueLocks:
                     by_queue[queue].locked_until_ms = 0
 
     async def renew(self) -> None:
-        """Renews the locks of all assigned queues."""
+        """Renew the locks of all assigned queues."""
         await self.lock(list(self._state.queues.values()))
 
     async def unlock(self, queues: Iterable[MessageQueue]) -> None:
-        """Releases locks; at a broker that can't be reached they expire."""
+        """Release locks; at a broker that can't be reached they expire."""
         for some in _by_broker(queues).values():
             try:
                 address = await self._state.instance.routes.write_address(some[0])
@@ -67,7 +67,7 @@ class QueueLocks:
                 log.info("the locks of %s are not released and will expire: %s", some, error)
 
     async def _lock_at(self, queues: list[MessageQueue]) -> set[MessageQueue] | None:
-        """Returns the queues that one broker has locked for this client, None when the request fails."""
+        """Return the queues that one broker has locked for this client, None when the request fails."""
         try:
             address = await self._state.instance.routes.write_address(queues[0])
             command = self._command(RequestCode.LOCK_BATCH_MQ, queues)

@@ -1,4 +1,4 @@
-"""Requests about one queue's offsets: smallest, largest, by time, and those that groups commit."""
+"""Requests about one queue's offsets: smallest, largest, by time, and committed by groups."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ class QueueOffsets:
         self._instance = instance
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """Returns the first offset that is still stored."""
+        """Return the first offset that is still stored."""
         header = QueueOffsetHeader(topic=queue.topic, queue_id=queue.queue_id)
         return max(0, await self._ask(RequestCode.GET_MIN_OFFSET, header, queue))  # -1: an empty batch queue
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """Returns the offset that the next message will get."""
+        """Return the offset that the next message will get."""
         header = QueueOffsetHeader(topic=queue.topic, queue_id=queue.queue_id)
         return await self._ask(RequestCode.GET_MAX_OFFSET, header, queue)
 
     async def by_time(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Returns the first offset stored at ``timestamp_ms`` (Unix ms) or later."""
+        """Return the first offset stored at ``timestamp_ms`` (Unix ms) or later."""
         header = SearchOffsetHeader(topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms)
         return await self._ask(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header, queue)
 
     async def committed(self, group: str, queue: MessageQueue) -> int | None:
-        """Returns the offset that ``group`` committed in ``queue``, None when there is none."""
+        """Return the offset that ``group`` committed in ``queue``, None when there is none."""
         header = QueryConsumerOffsetHeader(consumer_group=group, topic=queue.topic, queue_id=queue.queue_id)
         try:
             return await self._ask(RequestCode.QUERY_CONSUMER_OFFSET, header, queue)
@@ -52,7 +52,7 @@ class QueueOffsets:
             raise
 
     async def commit(self, group: str, queue: MessageQueue, offset: int) -> None:
-        """Commits ``offset`` for ``group``; returns once the broker has answered."""
+        """Commit ``offset`` for ``group``; return once the broker has answered."""
         header = UpdateConsumerOffsetHeader(
             consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
         )

@@ -32,7 +32,7 @@ class BrokerHealth:
         self._resting[broker_name] = (count, self._clock.monotonic_ms() + pause_ms)
 
     def succeeded(self, broker_name: str, took_ms: int = 0) -> None:
-        """Ends the rest of a broker, unless its answer took too long."""
+        """End the rest of a broker, unless its answer took too long."""
         if took_ms >= _SLOW_MS:
             rest_ms = next(rest_ms for slow_ms, rest_ms in SLOW_REST_MS if took_ms >= slow_ms)
             self._resting[broker_name] = (0, self._clock.monotonic_ms() + rest_ms)
@@ -49,13 +49,13 @@ class BrokerHealth:
         return not self._resting
 
     def rest_end_ms(self, broker_name: str) -> int:
-        """Returns the monotonic time at which the broker may be used again, 0 when it may now."""
+        """Return the monotonic time at which the broker may be used again, 0 when it may now."""
         rest = self._resting.get(broker_name)
         return 0 if rest is None else rest[1]
 
 
 def queue_of_key(queues: Sequence[MessageQueue], ordering_key: str) -> MessageQueue:
-    """Returns the queue of all messages with this key, as RocketMQ's SelectMessageQueueByHash chooses it."""
+    """Return the queue of all messages with this key, as RocketMQ's SelectMessageQueueByHash chooses it."""
     return queues[abs(string_hash(ordering_key)) % len(queues)]
 
 
@@ -68,7 +68,7 @@ class QueuePicker:
         self._next: dict[str, int] = {}
 
     def pick(self, topic: str, queues: Sequence[MessageQueue], avoid: str | None = None) -> MessageQueue:
-        """Returns the next queue; one on broker ``avoid`` or on a resting broker only if there is no other.
+        """Return the next queue; one on broker ``avoid`` or on a resting broker only if there is no other.
 
         ``queues`` must not be empty: the caller knows why a topic has none and reports that.
         """
@@ -88,7 +88,7 @@ class QueuePicker:
         return self._least_bad(topic, queues, start, avoid)
 
     def _least_bad(self, topic: str, queues: Sequence[MessageQueue], start: int, avoid: str | None) -> MessageQueue:
-        """Returns a queue when no broker is usable: the next one of the broker whose rest ends first.
+        """Return a queue when no broker is usable: the next one of the broker whose rest ends first.
 
         One on ``avoid`` comes last.
         """

@@ -56,7 +56,7 @@ class QueueReader:
         self._carried_offset = process_queue.next_pull_offset
 
     async def run(self) -> None:
-        """Pulls until the queue is dropped. Retries after failures, except when a filter stops the consumer."""
+        """Pull until the queue is dropped. Retries after failures, except when a filter stops the consumer."""
         while not self._process_queue.dropped:
             try:
                 await self._step()
@@ -97,7 +97,7 @@ class QueueReader:
         await self._take(result, clock.monotonic_ms() - started_ms, was_suspended=commit_offset is None)
 
     def _offset_to_carry(self) -> int | None:
-        """Returns the offset that the next pull commits; None until a full pull's number of messages is done.
+        """Return the offset that the next pull commits; None until a full pull's number of messages is done.
 
         Fewer messages are committed at the next interval.
         """
@@ -157,12 +157,12 @@ class QueueReader:
             self._nothing_to_handle()
 
     def _nothing_to_handle(self) -> None:
-        """Moves the offset past skipped messages, unless earlier ones are not done yet."""
+        """Move the offset past skipped messages, unless earlier ones are not done yet."""
         if not self._process_queue.count:
             self._state.offsets.move(self._queue, self._process_queue.next_pull_offset)
 
     async def _move(self, offset: int) -> None:
-        """Continues at the offset that the broker gave, after running handlers are done: they must not overwrite it."""
+        """Continue at the offset that the broker gave, after running handlers are done: they must not overwrite it."""
         await self._process_queue.wait_until_done()
         if self._process_queue.dropped:
             return
@@ -184,7 +184,7 @@ class QueueReader:
         await asyncio.sleep(self._state.settings.retry_interval_s)
 
     async def _start_over(self) -> None:
-        """Renews route and heartbeat after a lost connection: the broker may have moved and has dropped this client."""
+        """Renew route and heartbeat after a lost connection: the broker may have moved and has dropped this client."""
         await asyncio.sleep(self._state.settings.retry_interval_s)
         self._broker_id = 0
         routes = self._state.instance.routes

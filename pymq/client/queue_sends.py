@@ -64,11 +64,11 @@ class QueueSends:
         self._error: PymqError | None = None
 
     async def start(self) -> None:
-        """Starts background jobs, such as the refresh of routes."""
+        """Start background jobs, such as the refresh of routes."""
         self._instance.start()
 
     async def stop(self) -> None:
-        """Drops what has not left, and closes all connections."""
+        """Drop what has not left, and close all connections."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -76,7 +76,7 @@ class QueueSends:
         await self._instance.close()
 
     async def queues(self, topic: str) -> list[MessageQueue]:
-        """Returns the writable queues of ``topic``; name servers may be away for the retry budget.
+        """Return the writable queues of ``topic``; name servers may be away for the retry budget.
 
         Raises UsageError for an illegal name, NotFoundError, NoQueueError, UnreachableError.
         """
@@ -93,7 +93,7 @@ class QueueSends:
                 pause_s = min(2 * pause_s, PAUSE_MAX_S)
 
     async def put(self, requests: list[tuple[Outgoing, MessageQueue]]) -> None:
-        """Accepts requests, waiting for room for each. Raises the error that ended the sends."""
+        """Accept requests, waiting for room for each. Raises the error that ended the sends."""
         for outgoing, queue in requests:
             await self._room(len(outgoing.body))
             self._waiting.setdefault(queue, deque()).append(outgoing)
@@ -101,7 +101,7 @@ class QueueSends:
                 self._tasks[queue] = asyncio.get_running_loop().create_task(self._run(queue))
 
     async def flush(self) -> None:
-        """Returns when all that was put in is stored. Raises the error that ended the sends."""
+        """Return when all that was put in is stored. Raises the error that ended the sends."""
         while self._tasks and self._error is None:
             await asyncio.wait(list(self._tasks.values()))
         self._raise()
@@ -111,7 +111,7 @@ class QueueSends:
             raise self._error
 
     async def _room(self, size_bytes: int) -> None:
-        """Counts a request in once there is room; one that is larger than the limit goes alone."""
+        """Count a request in once there is room; one that is larger than the limit goes alone."""
         async with self._has_room:
             while self._error is None and self._bytes and self._bytes + size_bytes > self._bytes_max:
                 await self._has_room.wait()
@@ -134,7 +134,7 @@ class QueueSends:
             del self._tasks[queue]
 
     async def _store(self, outgoing: Outgoing, queue: MessageQueue) -> None:
-        """Sends until it is stored, or the budget is used up."""
+        """Send until it is stored, or the budget is used up."""
         budget = Deadline(self._instance.clock, self._budget_s)
         pause_s = PAUSE_FIRST_S
         while True:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from pymq.client.allocation import strategy_of
 from pymq.client.broker_assignment import BrokerAssignment
-from pymq.client.consumer_settings import ConsumerState
+from pymq.client.consumer_settings import FIRST, LAST, ConsumerState
 from pymq.client.process_queue import ProcessQueue
 from pymq.client.queue_locks import QueueLocks
 from pymq.client.queue_reader import Consumption, QueueReader
-from pymq.client.start_offset import start_offset
 from pymq.errors import NotFoundError, PymqError, RefusedError
+from pymq.model.allocation import strategy_of
 from pymq.model.message import MessageQueue
+from pymq.model.names import RETRY_PREFIX
 from pymq.wire.bodies_client import ConsumerListAnswer, decode_body
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import request
@@ -48,16 +48,16 @@ class Rebalancer:
         return [] if self._assignment is None else list(self._assignment.popped)
 
     async def give_back_popped(self) -> None:
-        """Lets popped messages that no handler got come again at once, after :meth:`stop`."""
+        """Let popped messages that no handler got come again at once, after :meth:`stop`."""
         if self._assignment is not None:
             await self._assignment.give_back()
 
     def wake(self) -> None:
-        """Starts a rebalance now."""
+        """Start a rebalance now."""
         self._woken.set()
 
     async def run(self) -> None:
-        """Rebalances until cancelled, more often than the interval while a queue could not be taken."""
+        """Rebalance until cancelled, more often than the interval while a queue could not be taken."""
         while True:
             pause_s = self._state.settings.rebalance_interval_s
             if self._incomplete:
@@ -71,7 +71,7 @@ class Rebalancer:
             await self.rebalance()
 
     async def rebalance(self) -> None:
-        """Rebalances all topics once. A topic stays as it is when its brokers or the name servers can't be reached."""
+        """Rebalance all topics once. A topic stays as it is when its brokers or the name servers can't be reached."""
         self._woken.clear()
         self._incomplete = False
         for topic in list(self._state.subscriptions):
@@ -85,7 +85,7 @@ class Rebalancer:
                 log.warning("the queues of %s stay as they are: %s", topic, error)
 
     async def stop(self) -> None:
-        """Ends all pulls; queues stay in the state so that their offsets can be stored."""
+        """End all pulls; queues stay in the state so that their offsets can be stored."""
         self._stopped = True
         if self._assignment is not None:
             await self._assignment.stop()
@@ -95,7 +95,7 @@ class Rebalancer:
         self._readers.clear()
 
     async def release(self, queue: MessageQueue) -> None:
-        """Releases a queue: ends its pulls, stores its offset and unlocks it."""
+        """Release a queue: end its pulls, store its offset and unlock it."""
         process_queue = await self._detach(queue)
         if process_queue is None:
             return
@@ -110,7 +110,7 @@ class Rebalancer:
             self._detached.discard(queue)
 
     async def restart(self, queue: MessageQueue, offset: int, wait_s: float) -> None:
-        """Continues an assigned queue at ``offset``, after running handlers are done or ``wait_s`` seconds."""
+        """Continue an assigned queue at ``offset``, after running handlers are done or ``wait_s`` seconds."""
         process_queue = await self._detach(queue)
         if process_queue is None:
             return
@@ -127,7 +127,7 @@ class Rebalancer:
         self.wake()
 
     async def _detach(self, queue: MessageQueue) -> ProcessQueue | None:
-        """Removes an assigned queue from the state and ends its pulls."""
+        """Remove an assigned queue from the state and end its pulls."""
         process_queue = self._state.queues.pop(queue, None)
         if process_queue is not None:
             self._detached.add(queue)
@@ -145,7 +145,7 @@ class Rebalancer:
         await self._share_out(topic, queues)
 
     async def _take_assignment(self, assignment: BrokerAssignment, topic: str, queues: list[MessageQueue]) -> None:
-        """Takes what a broker assigns. One that does not know the request, as RocketMQ 4, leaves it to the members."""
+        """Take what a broker assigns. One that does not know the request, as RocketMQ 4, leaves it to the members."""
         try:
             assigned = await assignment.query(topic, queues)
         except RefusedError as error:
@@ -174,7 +174,7 @@ class Rebalancer:
         await self._apply(topic, mine)
 
     def _share(self, topic: str, queues: list[MessageQueue], members: list[str]) -> set[MessageQueue] | None:
-        """Returns the queues that the strategy gives this client, None when an application's strategy fails."""
+        """Return the queues that the strategy gives this client, None when an application's strategy fails."""
         try:
             share = set(self._strategy(self._state.instance.client_id, queues, members))
         except Exception as error:
@@ -186,14 +186,14 @@ class Rebalancer:
         return share - strange
 
     def _report(self, topic: str, text: str, error: Exception | None = None) -> None:
-        """Logs what the strategy does wrong with a topic once, until that changes: it is asked every second."""
+        """Log what the strategy does wrong with a topic once, until that changes: it is asked every second."""
         if text and self._reported.get(topic) != text:
             level = logging.WARNING if error is None else logging.ERROR
             log.log(level, "the strategy of group %s %s", self._group, text, exc_info=error)
         self._reported[topic] = text
 
     async def _members(self, topic: str, queues: list[MessageQueue]) -> list[str] | None:
-        """Returns the client ids of the group, None when the broker doesn't list this client yet."""
+        """Return the client ids of the group, None when the broker doesn't list this client yet."""
         if not queues:
             return None
         address = await self._state.instance.routes.read_address(self._state.instance.rng.choice(queues))
@@ -225,7 +225,7 @@ class Rebalancer:
         task.add_done_callback(self._releasing.discard)
 
     async def _take(self, queue: MessageQueue) -> ProcessQueue | None:
-        """Returns a process queue at its start offset, None when the queue must wait for the next round."""
+        """Return a process queue at its start offset, None when the queue must wait for the next round."""
         if queue in self._detached:
             self._incomplete = True
             return None
@@ -238,7 +238,7 @@ class Rebalancer:
                 self._incomplete = True
                 return None
         try:
-            process_queue.next_pull_offset = await start_offset(self._state, queue)
+            process_queue.next_pull_offset = await _start_offset(self._state, queue)
         except PymqError as error:
             log.warning("the start offset of %s is unknown: %s", queue, error)
             self._incomplete = True
@@ -246,7 +246,7 @@ class Rebalancer:
         return process_queue
 
     async def _announce(self, topic: str) -> None:
-        """Sends the brokers a new version of the subscription, as each change of queues needs before the first pull."""
+        """Send the brokers a new version of the subscription, as each change of queues needs before the first pull."""
         subscription = self._state.subscriptions[topic]
         subscription.version = max(self._state.instance.clock.now_ms(), subscription.version + 1)
         await self._state.instance.heartbeat_all()
@@ -260,3 +260,23 @@ class Rebalancer:
         self._consumption.begin(process_queue)
         reader = QueueReader(self._state, process_queue, self._consumption, self._locks)
         self._readers[queue] = self._state.instance.spawn(reader.run())
+
+
+async def _start_offset(state: ConsumerState, queue: MessageQueue) -> int:
+    """Return the first offset to pull. Raises RefusedError or UnreachableError rather than guess an offset.
+
+    A retry topic holds only messages that this group has not finished. A new member reads it from its start, except
+    when ``consume_from`` is a time (Java: RebalancePushImpl.computePullFromWhereWithException).
+    """
+    stored = await state.offsets.stored(queue)
+    if stored is not None and stored >= 0:
+        return stored
+    consume_from = state.settings.consume_from
+    is_retry = queue.topic.startswith(RETRY_PREFIX)
+    if consume_from == FIRST:
+        return await state.queue_offsets.min_offset(queue)
+    if consume_from == LAST:
+        return 0 if is_retry else await state.queue_offsets.max_offset(queue)
+    if is_retry:
+        return await state.queue_offsets.max_offset(queue)
+    return await state.queue_offsets.by_time(queue, int(consume_from))

@@ -46,7 +46,7 @@ async def received_loop(
     count_max: int,
     invisible_ms: int,
 ) -> AsyncGenerator[Received, None]:
-    """Yields messages of the ``subscribed`` topics, as SimpleConsumer.messages says. Ends when the consumer stops.
+    """Yield messages of the ``subscribed`` topics, as SimpleConsumer.messages says. Ends when the consumer stops.
 
     Brokers that can't be reached are asked again. Raises NotFoundError, RefusedError.
     """
@@ -85,7 +85,7 @@ async def received_loop(
 
 
 async def _extend(consumer: Receiver, received: Received, invisible_ms: int) -> bool:
-    """Renews the time for a message that waited long; returns False when it is too late: it comes again elsewhere."""
+    """Renew the time for a message that waited long; return False when it is too late: it comes again elsewhere."""
     try:
         await consumer.extend(received, invisible_ms)
     except (RefusedError, UnreachableError) as error:

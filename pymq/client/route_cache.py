@@ -28,7 +28,7 @@ _NO_ROUTE = frozenset({ResponseCode.TOPIC_NOT_EXIST})
 
 
 def write_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
-    """Returns the queues a producer may use: of writable brokers with a master, sorted. An order configuration wins."""
+    """Return the queues a producer may use: of writable brokers with a master, sorted. An order configuration wins."""
     if route.order_topic_conf:
         return _ordered_queues(topic, route.order_topic_conf)
     queues: list[MessageQueue] = []
@@ -40,7 +40,7 @@ def write_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
 
 
 def read_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
-    """Returns the queues of all readable brokers, sorted."""
+    """Return the queues of all readable brokers, sorted."""
     queues: list[MessageQueue] = []
     for data in sorted(route.queue_datas, key=lambda one: one.broker_name):
         if data.readable:
@@ -49,7 +49,7 @@ def read_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
 
 
 def why_not_written(topic: str, route: TopicRoute) -> str:
-    """Returns the reason why a topic has no queue to write to, by broker."""
+    """Return the reason why a topic has no queue to write to, by broker."""
     reasons = []
     for data in sorted(route.queue_datas, key=lambda one: one.broker_name):
         broker = route.broker(data.broker_name)
@@ -63,13 +63,13 @@ def why_not_written(topic: str, route: TopicRoute) -> str:
 
 
 def why_not_read(topic: str, route: TopicRoute) -> str:
-    """Returns the reason why a topic has no queue to read from, by broker."""
+    """Return the reason why a topic has no queue to read from, by broker."""
     perms = [f"its permission on {data.broker_name} is {perm_text(data.perm)}" for data in route.queue_datas]
     return f"topic {topic} has no queue to read from: {', '.join(sorted(perms)) or 'no broker has it'}"
 
 
 def _ordered_queues(topic: str, order_conf: str) -> list[MessageQueue]:
-    """Returns the queues that an order configuration such as ``"broker-a:4;broker-b:8"`` names."""
+    """Return the queues that an order configuration such as ``"broker-a:4;broker-b:8"`` names."""
     queues: list[MessageQueue] = []
     for part in order_conf.split(";"):
         broker_name, _, count = part.partition(":")
@@ -79,7 +79,7 @@ def _ordered_queues(topic: str, order_conf: str) -> list[MessageQueue]:
 
 
 def _template_route(template: TopicRoute) -> TopicRoute:
-    """Returns the route that a topic will have once a broker has created it (spec: min(4, read) queues)."""
+    """Return the route that a topic will have once a broker has created it (spec: min(4, read) queues)."""
     queue_datas = []
     for data in template.queue_datas:
         count = min(AUTO_CREATE_QUEUE_COUNT, data.read_queue_nums)
@@ -100,15 +100,15 @@ class RouteCache:
         self._fetching: dict[str, asyncio.Task[TopicRoute]] = {}
 
     async def route(self, topic: str) -> TopicRoute:
-        """Returns a route from the cache or a name server. Raises NotFoundError, UnreachableError, RefusedError."""
+        """Return a route from the cache or a name server. Raises NotFoundError, UnreachableError, RefusedError."""
         return self._routes.get(topic) or await self._fetch(topic)
 
     def known_queues(self, topic: str) -> list[MessageQueue] | None:
-        """Returns what :meth:`queues_to_write` returns at once, or None if that must ask a name server."""
+        """Return what :meth:`queues_to_write` returns at once, or None if that must ask a name server."""
         return self._write_queues.get(topic)
 
     async def queues_to_write(self, topic: str, timeout_s: float | None = None) -> list[MessageQueue]:
-        """Returns the writable queues; for an unknown topic those that its first message will create.
+        """Return the writable queues; for an unknown topic the queues that its first message will create.
 
         Waits at most ``timeout_s`` if it is given; the look-up goes on and serves the next call.
         Raises NotFoundError when the topic is unknown and can't be created, NoQueueError when it has no writable queue;
@@ -138,11 +138,11 @@ class RouteCache:
         return queues
 
     async def queues_to_read(self, topic: str) -> list[MessageQueue]:
-        """Returns the readable queues. Raises NotFoundError, UnreachableError, RefusedError."""
+        """Return the readable queues. Raises NotFoundError, UnreachableError, RefusedError."""
         return read_queues(topic, await self.route(topic))
 
     async def write_address(self, queue: MessageQueue, timeout_s: float | None = None) -> str:
-        """Returns the address of the queue's master. Waits at most ``timeout_s`` for a look-up, if it is given.
+        """Return the address of the queue's master. Waits at most ``timeout_s`` for a look-up, if it is given.
 
         Raises UnreachableError when the broker has no master now, and what :meth:`queues_to_write` raises.
         """
@@ -156,17 +156,17 @@ class RouteCache:
         return address
 
     def known_address(self, queue: MessageQueue) -> str | None:
-        """Returns what :meth:`write_address` returns at once, None if that must look it up."""
+        """Return what :meth:`write_address` returns at once, None if that must look it up."""
         broker = self._brokers.get(queue.broker_name)
         return None if broker is None else broker.master_address
 
     def has_replicas(self, broker_name: str) -> bool:
-        """Returns whether the broker has slaves, or followers, of which one may become the master."""
+        """Return whether the broker has slaves, or followers, of which one may become the master."""
         broker = self._brokers.get(broker_name)
         return broker is not None and any(broker_id != 0 for broker_id in broker.broker_addrs)
 
     def awaits_master(self, topic: str) -> bool:
-        """Returns whether a writable broker of the topic has replicas and no master now."""
+        """Return whether a writable broker of the topic has replicas and no master now."""
         route = self._routes.get(topic)
         if route is None:
             return False
@@ -174,7 +174,7 @@ class RouteCache:
         return any(data.broker_name in writable and data.master_address is None for data in route.broker_datas)
 
     async def read_address(self, queue: MessageQueue, broker_id: int = 0) -> str:
-        """Returns the address to read ``queue`` from: that of ``broker_id``, else of the master, else of any broker.
+        """Return the address to read ``queue`` from: that of ``broker_id``, else of the master, else of any broker.
 
         Raises UnreachableError when there is none, and what :meth:`route` raises.
         """
@@ -188,28 +188,28 @@ class RouteCache:
         return address
 
     def known_read_address(self, broker_name: str) -> str | None:
-        """Returns what :meth:`read_address` returns at once, None if that must look it up."""
+        """Return what :meth:`read_address` returns at once, None if that must look it up."""
         broker = self._brokers.get(broker_name)
         return None if broker is None else broker.read_address()
 
     def brokers(self) -> list[BrokerData]:
-        """Returns all brokers of all routes in the cache."""
+        """Return all brokers of all routes in the cache."""
         return list(self._brokers.values())
 
     def clusters(self) -> list[str]:
-        """Returns the clusters of all brokers in the cache, sorted."""
+        """Return the clusters of all brokers in the cache, sorted."""
         return sorted({broker.cluster for broker in self._brokers.values()})
 
     def cached(self, topic: str) -> TopicRoute | None:
-        """Returns the route if it is in the cache."""
+        """Return the route if it is in the cache."""
         return self._routes.get(topic)
 
     def topics(self) -> list[str]:
-        """Returns the topics in the cache, also those that a first send will create."""
+        """Return the topics in the cache, also topics that a first send will create."""
         return [*self._routes, *self._expected]
 
     async def refresh(self) -> None:
-        """Fetches every route again. One that can't be fetched stays as it is: clients work on without name servers."""
+        """Fetch every route again. One that can't be fetched stays as it is: clients work on without name servers."""
         for topic in self.topics():
             try:
                 await self._fetch(topic)
@@ -220,11 +220,11 @@ class RouteCache:
                 log.debug("the route of %s stays as it is: %s", topic, error)
 
     async def renew(self, topic: str) -> TopicRoute:
-        """Fetches a route whether it is cached or not. Raises NotFoundError, UnreachableError, RefusedError."""
+        """Fetch a route whether it is cached or not. Raises NotFoundError, UnreachableError, RefusedError."""
         return await self._fetch(topic)
 
     async def _fetch(self, topic: str) -> TopicRoute:
-        """Fetches a route; concurrent calls for one topic share one request."""
+        """Fetch a route; concurrent calls for one topic share one request."""
         task = self._fetching.get(topic)
         loop = asyncio.get_running_loop()
         if task is None or task.get_loop() is not loop:  # the other loop ran in the process that forked this one
@@ -270,7 +270,7 @@ class RouteCache:
             self._on_change(topic)
 
     async def _expect(self, topic: str, missing: NotFoundError) -> TopicRoute:
-        """Returns the route an unknown topic will get (Java: tryToFindTopicPublishInfo with the TBW102 template)."""
+        """Return the route an unknown topic will get (Java: tryToFindTopicPublishInfo with the TBW102 template)."""
         try:
             route = _template_route(await self._look_up(AUTO_CREATE_TOPIC))
         except NotFoundError:

@@ -27,7 +27,7 @@ _NOT_COPIED |= {names.REAL_TOPIC, names.REAL_QUEUE_ID}
 
 
 async def send_back(state: ConsumerState, message: StoredMessage, delay_level: int) -> bool:
-    """Asks the broker to deliver ``message`` again later. Returns False if that failed: the caller must keep it."""
+    """Ask the broker to deliver ``message`` again later. Returns False if that failed: the caller must keep it."""
     max_times = state.settings.reconsume_count_max
     header = ConsumerSendMsgBackHeader(
         offset=message.physical_offset,
@@ -53,7 +53,7 @@ async def send_back(state: ConsumerState, message: StoredMessage, delay_level: i
 
 
 async def give_up(state: ConsumerState, message: StoredMessage) -> bool:
-    """Sends ``message`` to the group's dead letters, as a retry beyond the limit. Returns False when that failed."""
+    """Send ``message`` to the group's dead letters, as a retry beyond the limit. Returns False when that failed."""
     tries = message.reconsume_times
     return await _send_copy(state, message, tries + 1, tries, FIRST_RETRY_DELAY_LEVEL)
 
@@ -61,7 +61,7 @@ async def give_up(state: ConsumerState, message: StoredMessage) -> bool:
 async def _send_copy(
     state: ConsumerState, message: StoredMessage, reconsume_times: int, max_times: int, delay_level: int
 ) -> bool:
-    """Sends a copy to the retry topic (Java: DefaultMQPushConsumerImpl.sendMessageBack after a failed request)."""
+    """Send a copy to the retry topic (Java: DefaultMQPushConsumerImpl.sendMessageBack after a failed request)."""
     properties = {name: value for name, value in message.properties.items() if name not in _NOT_COPIED}
     properties.setdefault(names.RETRY_TOPIC, message.topic)
     properties.setdefault(names.ORIGIN_MESSAGE_ID, message.offset_message_id)

@@ -34,7 +34,7 @@ class SendFrames:
         born_ms: int,
         opaque: int,
     ) -> bytes | None:
-        """Returns the frame of a message whose properties are ``start``, its id, and WAIT; None for an odd one."""
+        """Return the frame of a message whose properties are ``start``, its id, and WAIT; None for an odd one."""
         if flag:
             return None
         template = self._templates.get((queue, start, wait_store))
@@ -43,7 +43,7 @@ class SendFrames:
         return frame(template % (born_ms, message_id.encode(), opaque), body)
 
     def frame_of(self, outgoing: Outgoing, queue: MessageQueue, born_ms: int, opaque: int) -> bytes:
-        """Returns the frame of an attempt to send, the first one or a later one."""
+        """Return the frame of an attempt to send, the first one or a later one."""
         place = queue, outgoing.code, outgoing.sys_flag, outgoing.flag, outgoing.batch
         template = self._wide.get(place) or self._make_wide(place)
         return frame(template % (born_ms, encode_text(outgoing.marked_properties), opaque), outgoing.body)
@@ -69,7 +69,7 @@ class SendFrames:
         return template
 
     def _template(self, outgoing: Outgoing, queue: MessageQueue, mark: bytes) -> bytes:
-        """Returns the header with places for its time of birth, what ``mark`` stands for, and the opaque."""
+        """Return the header with places for its time of birth, what ``mark`` stands for, and the opaque."""
         command = outgoing.command(self._group, queue, _BORN)
         places = {b'"g":"%d"' % _BORN: b'"g":"%d"', mark: b"%b"}
         return header_template(command, self._language, self._version, places)

@@ -49,7 +49,7 @@ class Deadline:
         return self._clock.monotonic_ms() >= self._at_ms
 
     def left_s(self) -> float:
-        """Returns the seconds until then, at least 0."""
+        """Return the seconds until then, at least 0."""
         return max(self._at_ms - self._clock.monotonic_ms(), 0) / 1000
 
 
@@ -61,7 +61,7 @@ class _Pauses:
         self._next_s = PAUSE_FIRST_S
 
     async def next(self) -> bool:
-        """Waits for the next pause; returns False at once when less time is left."""
+        """Wait for the next pause; return False at once when less time is left."""
         pause_s, self._next_s = self._next_s, min(2 * self._next_s, PAUSE_MAX_S)
         if self._deadline.left_s() <= pause_s:
             return False
@@ -88,7 +88,7 @@ class Sender:
         self._has_short_way = tracer is None and instance.remoting.sign is None
 
     async def plain(self, message: Message, start: bytes, timeout_s: float) -> SendResult:
-        """Sends a plain message, prepared up to its id: a first attempt by the shortest way, then :meth:`anywhere`."""
+        """Send a plain message, prepared up to its id: a first attempt by the shortest way, then :meth:`anywhere`."""
         instance = self._instance
         begun_ms = self._clock.monotonic_ms()
         message_id = instance.ids.next_id()
@@ -118,7 +118,7 @@ class Sender:
     def _begin_plain(
         self, message: Message, start: bytes, message_id: str, queue: MessageQueue, timeout_s: float
     ) -> tuple[asyncio.Future[Command], str] | None:
-        """Writes a plain message. Returns the future of the answer and the broker's address, None if it must wait."""
+        """Write a plain message. Returns the future of the answer and the broker's address, None if it must wait."""
         remoting, address = self._instance.remoting, self._instance.routes.known_address(queue)
         if address is None or not remoting.is_ready(address):
             return None
@@ -138,7 +138,7 @@ class Sender:
         first: MessageQueue | None = None,
         avoid: str | None = None,
     ) -> SendResult:
-        """Tries different brokers until one accepts it, or the attempts or the time are used up.
+        """Try different brokers until one accepts it, or the attempts or the time are used up.
 
         Attempts are not counted, but come after pauses, while no broker has a master and replicas may elect one.
         ``first`` is the first queue; ``avoid`` the broker of an attempt before.
@@ -181,7 +181,7 @@ class Sender:
                 outgoing.attempt += 1
 
     def _pick_known(self, topic: str, avoid: str | None) -> MessageQueue | None:
-        """Picks a queue; returns None when a name server must be asked for them."""
+        """Pick a queue; return None when a name server must be asked for them."""
         queues = self._instance.routes.known_queues(topic)
         return None if queues is None else self.picker.pick(topic, queues, avoid)
 
@@ -190,18 +190,18 @@ class Sender:
         return self.picker.pick(topic, queues, avoid)
 
     def _may_elect(self, queue: MessageQueue, error: RefusedError | UnreachableError) -> bool:
-        """Returns whether the queue's broker has no master for now, and replicas of which one may become it."""
+        """Return whether the queue's broker has no master for now, and replicas of which one may become it."""
         if isinstance(error, RefusedError) and error.code != ResponseCode.SERVICE_NOT_AVAILABLE:
             return False
         return self._instance.routes.has_replicas(queue.broker_name)
 
     def _are_all(self, broker_names: set[str], topic: str) -> bool:
-        """Returns whether no other broker is known to have a queue to write to."""
+        """Return whether no other broker is known to have a queue to write to."""
         queues = self._instance.routes.known_queues(topic) or ()
         return all(queue.broker_name in broker_names for queue in queues)
 
     async def at_queue(self, outgoing: Outgoing, queue: MessageQueue, deadline: Deadline) -> SendResult:
-        """Sends to ``queue``, and to no other: repeats there after a pause what may succeed later."""
+        """Send to ``queue``, and to no other: repeats there after a pause what may succeed later."""
         pauses = _Pauses(deadline)
         while True:
             try:
@@ -216,7 +216,7 @@ class Sender:
                 outgoing.attempt += 1
 
     async def attempt(self, outgoing: Outgoing, queue: MessageQueue, deadline: Deadline) -> SendResult:
-        """Sends once, to ``queue``. Raises RefusedError, UnreachableError."""
+        """Send once, to ``queue``. Raises RefusedError, UnreachableError."""
         instance = self._instance
         begun_ms, born_ms = self._clock.monotonic_ms(), outgoing.born_ms or self._clock.now_ms()
         address = ""
@@ -245,7 +245,7 @@ class Sender:
     def _begin(
         self, outgoing: Outgoing, queue: MessageQueue, born_ms: int, deadline: Deadline
     ) -> tuple[asyncio.Future[Command], str] | None:
-        """Writes a request. Returns as :meth:`_begin_plain`."""
+        """Write a request. Returns as :meth:`_begin_plain`."""
         remoting, address = self._instance.remoting, self._instance.routes.known_address(queue)
         if address is None or remoting.sign is not None or not remoting.is_ready(address):
             return None
@@ -255,13 +255,13 @@ class Sender:
         return None if future is None else (future, address)
 
     def _failed(self, queue: MessageQueue, error: RefusedError | UnreachableError) -> None:
-        """Avoids the broker for a while and renews the topic's route, if another attempt may succeed."""
+        """Avoid the broker for a while and renew the topic's route, if another attempt may succeed."""
         if may_retry(error):
             self.health.failed(queue.broker_name)
             self._instance.renew_route(queue.topic)
 
     async def deliver(self, parcel: Parcel, queue: MessageQueue | None, is_ordered: bool) -> None:
-        """Sends a parcel and gives its messages their results. Never raises anything but a cancellation."""
+        """Send a parcel and give its messages their results. Never raises anything but a cancellation."""
         try:
             parcel.succeed(await self._send(parcel, queue, is_ordered))
         except RefusedError as error:
@@ -285,7 +285,7 @@ class Sender:
         return await self.attempt(outgoing, queue, deadline)
 
     async def _one_by_one(self, parcel: Parcel, queue: MessageQueue | None, is_ordered: bool) -> None:
-        """Sends the messages of a batch that a broker refused for its content: only the bad one fails."""
+        """Send the messages of a batch that a broker refused for its content: only the bad one fails."""
         for single in parcel.singles():
             try:
                 single.succeed(await self._send(single, queue, is_ordered))

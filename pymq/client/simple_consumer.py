@@ -69,14 +69,14 @@ class SimpleConsumer(GroupClient):
         self._turn = 0  # so that no broker is always the first
 
     async def start(self) -> None:
-        """Starts background jobs, such as the refresh of routes. Raises ClosedError after a stop."""
+        """Start background jobs, such as the refresh of routes. Raises ClosedError after a stop."""
         if not self._instance.running:
             await super().start()
             if self._tracer is not None:
                 self._tracer.start()
 
     async def stop(self) -> None:
-        """Closes all connections. Messages without an acknowledgement come again after their invisible time."""
+        """Close all connections. Messages without an acknowledgement come again after their invisible time."""
         if self._tracer is not None and self._instance.running:
             await self._tracer.stop()
         await super().stop()
@@ -91,7 +91,7 @@ class SimpleConsumer(GroupClient):
         expression: str = EVERYTHING,
         sql: str | None = None,
     ) -> list[Received]:
-        """Receives up to ``count_max`` messages (32 at most), waiting for the first one up to ``wait_ms``.
+        """Receive up to ``count_max`` messages (32 at most), waiting for the first one up to ``wait_ms``.
 
         They stay away from other members for ``invisible_ms``. Returns an empty list when none came. Raises UsageError,
         NotFoundError, RefusedError, UnreachableError (when no broker of the topic answers).
@@ -126,7 +126,7 @@ class SimpleConsumer(GroupClient):
             ask_ms = left_ms if len(brokers) == 1 else min(left_ms, SLICE_MS)
 
     def subscribe(self, topic: str, expression: str = EVERYTHING, *, sql: str | None = None) -> None:
-        """Names a topic, with the messages wanted of it, for loops over this consumer. Raises UsageError."""
+        """Name a topic, with the messages wanted of it, for loops over this consumer. Raises UsageError."""
         SubscriptionOptions(expression, sql).subscription(check_topic(topic), 0, self._instance.clock)
         self._subscribed[topic] = (expression, sql)
 
@@ -134,7 +134,7 @@ class SimpleConsumer(GroupClient):
         return self.messages()
 
     def messages(self, count_max: int = 16, *, invisible_ms: int = INVISIBLE_MS) -> AsyncGenerator[Received, None]:
-        """Yields messages of the subscribed topics without end: ``async for received in consumer`` does the same.
+        """Yield messages of the subscribed topics without end: ``async for received in consumer`` does the same.
 
         A message is acknowledged when the loop asks for the next one, unless it was acknowledged or given back in the
         loop. A loop that ends early, by ``break`` or an exception, gives its message back, and so those that it has
@@ -146,21 +146,21 @@ class SimpleConsumer(GroupClient):
         return received_loop(self, self._subscribed, self._instance.clock, count_max, invisible_ms)
 
     async def ack(self, received: Received) -> None:
-        """Acknowledges a message: it does not come again. Too late or twice is no error. Raises as :meth:`receive`."""
+        """Acknowledge a message: it does not come again. Too late or twice is no error. Raises as :meth:`receive`."""
         is_first = not received.done
         await self._popping.ack(received)
         if is_first:
             self._trace_result(received, failed=False)
 
     async def extend(self, received: Received, invisible_ms: int) -> None:
-        """Keeps a message away for ``invisible_ms`` from now on, and renews its receipt; 0 gives it back at once.
+        """Keep a message away for ``invisible_ms`` from now on, and renew its receipt; 0 gives it back at once.
 
         Raises RefusedError when the receipt is over, else as :meth:`receive`.
         """
         await self._popping.extend(received, invisible_ms)
 
     async def give_back(self, received: Received) -> None:
-        """Lets a message come again at once, here or elsewhere. Raises as :meth:`extend`."""
+        """Let a message come again at once, here or elsewhere. Raises as :meth:`extend`."""
         is_first = not received.done
         await self._popping.give_back(received)
         if is_first:

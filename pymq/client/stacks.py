@@ -14,7 +14,7 @@ TEXT_SIZE_MAX = 256 * 1024  # characters
 
 
 def stacks_text() -> str:
-    """Returns the stack of every thread, then of every task of the running loop, innermost call last."""
+    """Return the stack of every thread, then of every task of the running loop, innermost call last."""
     names = {thread.ident: thread for thread in threading.enumerate()}
     parts = []
     for ident, frame in sys._current_frames().items():
@@ -31,7 +31,7 @@ def stacks_text() -> str:
 
 
 def _frames(frame: FrameType) -> list[tuple[FrameType, int]]:
-    """Returns the innermost frames of a thread with their lines, the outermost first."""
+    """Return the innermost frames of a thread with their lines, the outermost first."""
     frames = list(traceback.walk_stack(frame))[:FRAMES_MAX]
     return frames[::-1]
 

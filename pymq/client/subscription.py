@@ -41,14 +41,14 @@ class Subscription:
         return [string_hash(tag) for tag in sorted(self.tags)]
 
     def accepts(self, tag: str) -> bool:
-        """Returns True when a message with ``tag`` (may be empty) matches. The broker has checked SQL already."""
+        """Return True when a message with ``tag`` (may be empty) matches. The broker has checked SQL already."""
         return not self.tags or tag in self.tags
 
 
 def parse_subscription(
     topic: str, expression: str | None, version: int, expression_type: str = TAG, sql: str | None = None
 ) -> Subscription:
-    """Parses an expression: ``"TagA || TagB"`` is two tags; ``*``, empty and None mean all messages.
+    """Parse an expression: ``"TagA || TagB"`` is two tags; ``*``, empty and None mean all messages.
 
     ``sql`` excludes an expression. SQL is checked here too, because an Apache broker answers a pull with a wrong
     expression as if it had none. Raises UsageError for ``||`` alone, ExpressionError for wrong SQL.
@@ -75,7 +75,7 @@ def parse_subscription(
 def filtered_subscription(
     topic: str, name: str, expression: str, version: int, *, clock: Clock, on_error: str
 ) -> Subscription:
-    """Returns a subscription through the filter ``name``; the broker itself runs ``tag`` and ``sql92``.
+    """Return a subscription through the filter ``name``; the broker itself runs ``tag`` and ``sql92``.
 
     Raises UsageError for an unknown filter or policy, ExpressionError for a wrong expression.
     """
@@ -95,5 +95,5 @@ def filtered_subscription(
 
 
 def explained(error: RefusedError, subscription: Subscription) -> RefusedError:
-    """Adds the next step to the refusal of a broker that has SQL92 switched off; returns other errors as they are."""
+    """Add the next step to the refusal of a broker that has SQL92 switched off; return other errors as they are."""
     return with_next_step(error) if subscription.expression_type == SQL92 else error

@@ -27,7 +27,7 @@ class SubscriptionCheck:
         self._state = state
 
     async def run(self) -> None:
-        """Compares all subscriptions once, and logs a difference, the same one again at growing intervals."""
+        """Compare all subscriptions once, and log a difference, the same one again at growing intervals."""
         for topic, subscription in list(self._state.subscriptions.items()):
             if topic.startswith(RETRY_PREFIX):
                 continue
@@ -41,7 +41,7 @@ class SubscriptionCheck:
                 self._state.instance.group_log.write("broker", self._text(topic, own, found))
 
     async def _ask(self, topic: str) -> str | None:
-        """Returns what the group selects of the topic at a broker, None when the broker knows no subscription."""
+        """Return what the group selects of the topic at a broker, None when the broker knows no subscription."""
         instance = self._state.instance
         queues = await instance.routes.queues_to_read(topic)
         if not queues:

@@ -23,7 +23,7 @@ class SubscriptionOptions:
     via: str | None = None
 
     def subscription(self, topic: str, version: int, clock: Clock) -> Subscription:
-        """Returns the subscription; ``version`` is Unix ms.
+        """Return the subscription; ``version`` is Unix ms.
 
         Raises UsageError for options that exclude each other, ExpressionError for a wrong expression.
         """

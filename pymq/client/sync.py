@@ -5,7 +5,7 @@ connects again by itself; a push consumer raises ClosedError.
 
 Message handlers that are plain functions run in the consumer's threads, selectors in the loop's thread.
 
-The asyncio clients have other names in this module: ``sync.Producer`` would be a client whose calls do nothing.
+The classes have the names of the asyncio clients: ``from pymq.client.sync import Producer``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from pymq.client.requests import REQUEST_TIMEOUT_S
 from pymq.client.simple_consumer import INVISIBLE_MS, WAIT_MS
 from pymq.client.simple_consumer import SimpleConsumer as AsyncSimpleConsumer
 from pymq.client.subscription import EVERYTHING
-from pymq.client.sync_admin import SyncAdmin
+from pymq.client.sync_admin import Admin
 from pymq.client.transactions import (
     TransactionListener,
     TransactionResult,
@@ -53,13 +53,13 @@ from pymq.model.message import Message, MessageQueue, PullResult, SendResult
 from pymq.model.record import StoredMessage
 
 __all__ = [
+    "Admin",
     "LoopThread",
-    "SyncAdmin",
-    "SyncProducer",
-    "SyncPullConsumer",
-    "SyncPushConsumer",
-    "SyncSimpleConsumer",
-    "SyncTransactionProducer",
+    "Producer",
+    "PullConsumer",
+    "PushConsumer",
+    "SimpleConsumer",
+    "TransactionProducer",
 ]
 
 
@@ -128,12 +128,12 @@ class _Blocking(Generic[ClientT]):
         self.stop()
 
     def start(self) -> None:
-        """Calls the asynchronous client's ``start``."""
+        """Call the asynchronous client's ``start``."""
         shared.call(self._client.start())
         self._started = True
 
     def stop(self) -> None:
-        """Calls the asynchronous client's ``stop``. In a forked child it leaves the parent's client alone."""
+        """Call the asynchronous client's ``stop``. In a forked child it leaves the parent's client alone."""
         self._started = False
         shared.call(self._made.stop())
 
@@ -142,19 +142,19 @@ class _Sending(_Blocking[ProducerT]):
     """What both blocking producers do."""
 
     def queues(self, topic: str) -> list[MessageQueue]:
-        """Returns the writable queues of ``topic``."""
+        """Return the writable queues of ``topic``."""
         return shared.call(self._client.queues(topic))
 
     def send(self, message: Message, **options: Unpack[SendOptions]) -> SendResult:
-        """Sends and waits until the broker has stored the message. Raises what Producer.send raises."""
+        """Send and wait until the broker has stored the message. Raises what Producer.send raises."""
         return shared.call(self._client.send(message, **options))
 
     def send_async(self, message: Message, **options: Unpack[SendOptions]) -> Future[SendResult]:
-        """Begins to send; the future has the result of :meth:`send`, or its error."""
+        """Begin to send; the future has the result of :meth:`send`, or its error."""
         return shared.submit(self._client.send(message, **options))
 
     def enqueue(self, message: Message, **options: Unpack[SendOptions]) -> Future[SendResult]:
-        """Accepts a message, waiting only for room; the future has its result. Raises what Producer.enqueue raises."""
+        """Accept a message, waiting only for room; the future has its result. Raises what Producer.enqueue raises."""
         client = self._client
 
         async def accept() -> Future[SendResult]:
@@ -166,19 +166,19 @@ class _Sending(_Blocking[ProducerT]):
         return shared.call(accept())
 
     def flush(self) -> None:
-        """Sends what lingers, and returns when all messages enqueued so far have their result or their error."""
+        """Send what lingers, and return when all messages enqueued so far have their result or their error."""
         shared.call(self._client.flush())
 
     def send_oneway(
         self, message: Message, *, queue: MessageQueue | None = None, selector: Selector | None = None
     ) -> None:
-        """Sends without an answer."""
+        """Send without an answer."""
         shared.call(self._client.send_oneway(message, queue=queue, selector=selector))
 
     def send_batch(
         self, messages: Sequence[Message], *, timeout_s: float = SEND_TIMEOUT_S, queue: MessageQueue | None = None
     ) -> SendResult:
-        """Sends messages of one topic in one request."""
+        """Send messages of one topic in one request."""
         return shared.call(self._client.send_batch(messages, timeout_s=timeout_s, queue=queue))
 
     def request(
@@ -189,27 +189,27 @@ class _Sending(_Blocking[ProducerT]):
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
     ) -> StoredMessage:
-        """Sends a request and returns its reply. Raises what Producer.request raises."""
+        """Send a request and return its reply. Raises what Producer.request raises."""
         return shared.call(self._client.request(message, timeout_s=timeout_s, queue=queue, selector=selector))
 
     def reply(
         self, request: StoredMessage, reply: Message | bytes | str, *, timeout_s: float = SEND_TIMEOUT_S
     ) -> SendResult:
-        """Replies to a request. Raises what Producer.reply raises."""
+        """Reply to a request. Raises what Producer.reply raises."""
         return shared.call(self._client.reply(request, reply, timeout_s=timeout_s))
 
     def recall(self, topic: str, recall_handle: str, *, timeout_s: float = SEND_TIMEOUT_S) -> str:
-        """Takes back a timer message that is not due yet. Raises what Producer.recall raises."""
+        """Take back a timer message that is not due yet. Raises what Producer.recall raises."""
         return shared.call(self._client.recall(topic, recall_handle, timeout_s=timeout_s))
 
     def send_copy(
         self, message: StoredMessage, topic: str, properties: Mapping[str, str], *, timeout_s: float = SEND_TIMEOUT_S
     ) -> SendResult:
-        """Sends a stored message again. Raises what Producer.send_copy raises."""
+        """Send a stored message again. Raises what Producer.send_copy raises."""
         return shared.call(self._client.send_copy(message, topic, properties, timeout_s=timeout_s))
 
 
-class SyncProducer(_Sending[AsyncProducer]):
+class Producer(_Sending[AsyncProducer]):
     """:class:`~pymq.client.producer.Producer` with blocking methods; takes the same arguments."""
 
     def __init__(
@@ -227,7 +227,7 @@ def _copy(done: asyncio.Future[SendResult], result: Future[SendResult]) -> None:
         result.set_result(done.result())
 
 
-class SyncTransactionProducer(_Sending[AsyncTransactionProducer]):
+class TransactionProducer(_Sending[AsyncTransactionProducer]):
     """:class:`~pymq.client.transactions.TransactionProducer` with blocking methods; takes the same arguments.
 
     The listener's plain functions run in threads of the producer, so they may use blocking clients.
@@ -251,11 +251,11 @@ class SyncTransactionProducer(_Sending[AsyncTransactionProducer]):
     def send_in_transaction(
         self, message: Message, arg: Any = None, *, timeout_s: float = SEND_TIMEOUT_S
     ) -> TransactionResult:
-        """Sends a message in a transaction. Raises what TransactionProducer.send_in_transaction raises."""
+        """Send a message in a transaction. Raises what TransactionProducer.send_in_transaction raises."""
         return shared.call(self._client.send_in_transaction(message, arg, timeout_s=timeout_s))
 
 
-class SyncPushConsumer(_Blocking[AsyncPushConsumer]):
+class PushConsumer(_Blocking[AsyncPushConsumer]):
     """:class:`~pymq.client.push_consumer.PushConsumer` with blocking methods; takes the same arguments.
 
     A consumer that was started before a fork stays with the parent: in the child its calls raise ClosedError.
@@ -274,19 +274,19 @@ class SyncPushConsumer(_Blocking[AsyncPushConsumer]):
         super().__init__(lambda: AsyncPushConsumer(group, namesrv=namesrv, on_message=on_message, **options))
 
     def __iter__(self) -> Iterator[StoredMessage]:
-        """Yields messages until the consumer stops, as PushConsumer.messages does."""
+        """Yield messages until the consumer stops, as PushConsumer.messages does."""
         return blocking_loop(self._client.messages(threading.get_ident()))
 
     def ack(self, message: StoredMessage) -> None:
-        """Acknowledges a message of a loop before the loop goes on."""
+        """Acknowledge a message of a loop before the loop goes on."""
         shared.call(self._client.ack(message))
 
     def give_back(self, message: StoredMessage) -> None:
-        """Lets a message of a loop come again later."""
+        """Let a message of a loop come again later."""
         shared.call(self._client.give_back(message))
 
     def stop(self) -> None:
-        """Leaves the group, as PushConsumer.stop does."""
+        """Leave the group, as PushConsumer.stop does."""
         taker = threading.get_ident()
         shared.call(on_loop(lambda: self._made.leave_message(taker)))
         super().stop()
@@ -297,20 +297,20 @@ class SyncPushConsumer(_Blocking[AsyncPushConsumer]):
         return shared.call(on_loop(lambda: self._client.assigned))
 
     def subscribe(self, topic: str, expression: str = EVERYTHING, **options: Unpack[SubscribeOptions]) -> None:
-        """Subscribes to ``topic``, as PushConsumer.subscribe does."""
+        """Subscribe to ``topic``, as PushConsumer.subscribe does."""
         subscribe = self._client.subscribe
         shared.call(on_loop(lambda: subscribe(topic, expression, **options)))
 
     def commit(self) -> None:
-        """Stores the offsets reached so far."""
+        """Store the offsets reached so far."""
         shared.call(self._client.commit())
 
     def wait(self) -> None:
-        """Waits until the consumer stops. Raises what made it stop, as PushConsumer.wait does."""
+        """Wait until the consumer stops. Raises what made it stop, as PushConsumer.wait does."""
         shared.call(self._client.wait())
 
 
-class SyncSimpleConsumer(_Blocking[AsyncSimpleConsumer]):
+class SimpleConsumer(_Blocking[AsyncSimpleConsumer]):
     """:class:`~pymq.client.simple_consumer.SimpleConsumer` with blocking methods; takes the same arguments."""
 
     def __init__(
@@ -334,14 +334,14 @@ class SyncSimpleConsumer(_Blocking[AsyncSimpleConsumer]):
         expression: str = EVERYTHING,
         sql: str | None = None,
     ) -> list[Received]:
-        """Receives messages. Raises what SimpleConsumer.receive raises."""
+        """Receive messages. Raises what SimpleConsumer.receive raises."""
         receiving = self._client.receive(
             topic, count_max, invisible_ms=invisible_ms, wait_ms=wait_ms, expression=expression, sql=sql
         )
         return shared.call(receiving)
 
     def subscribe(self, topic: str, expression: str = EVERYTHING, *, sql: str | None = None) -> None:
-        """Names a topic for loops over this consumer, as SimpleConsumer.subscribe does."""
+        """Name a topic for loops over this consumer, as SimpleConsumer.subscribe does."""
         subscribe = self._client.subscribe
         shared.call(on_loop(lambda: subscribe(topic, expression, sql=sql)))
 
@@ -349,23 +349,23 @@ class SyncSimpleConsumer(_Blocking[AsyncSimpleConsumer]):
         return self.messages()
 
     def messages(self, count_max: int = 16, *, invisible_ms: int = INVISIBLE_MS) -> Iterator[Received]:
-        """Yields messages of the subscribed topics without end, as SimpleConsumer.messages does."""
+        """Yield messages of the subscribed topics without end, as SimpleConsumer.messages does."""
         return blocking_loop(self._client.messages(count_max, invisible_ms=invisible_ms))
 
     def ack(self, received: Received) -> None:
-        """Acknowledges a message: it does not come again."""
+        """Acknowledge a message: it does not come again."""
         shared.call(self._client.ack(received))
 
     def extend(self, received: Received, invisible_ms: int) -> None:
-        """Keeps a message away for ``invisible_ms`` from now on, and renews its receipt."""
+        """Keep a message away for ``invisible_ms`` from now on, and renew its receipt."""
         shared.call(self._client.extend(received, invisible_ms))
 
     def give_back(self, received: Received) -> None:
-        """Lets a message come again at once, here or elsewhere."""
+        """Let a message come again at once, here or elsewhere."""
         shared.call(self._client.give_back(received))
 
 
-class SyncPullConsumer(_Blocking[AsyncPullConsumer]):
+class PullConsumer(_Blocking[AsyncPullConsumer]):
     """:class:`~pymq.client.pull_consumer.PullConsumer` with blocking methods; takes the same arguments."""
 
     def __init__(
@@ -374,7 +374,7 @@ class SyncPullConsumer(_Blocking[AsyncPullConsumer]):
         super().__init__(lambda: AsyncPullConsumer(group, namesrv=namesrv, **options))
 
     def subscribe(self, topic: str, expression: str = EVERYTHING, **options: Unpack[SubscribeOptions]) -> None:
-        """Names a topic for loops over this consumer, as PullConsumer.subscribe does."""
+        """Name a topic for loops over this consumer, as PullConsumer.subscribe does."""
         subscribe = self._client.subscribe
         shared.call(on_loop(lambda: subscribe(topic, expression, **options)))
 
@@ -382,39 +382,39 @@ class SyncPullConsumer(_Blocking[AsyncPullConsumer]):
         return self.messages()
 
     def messages(self, consume_from: str | int = FIRST) -> Iterator[StoredMessage]:
-        """Yields messages of all queues of the subscribed topics, as PullConsumer.messages does."""
+        """Yield messages of all queues of the subscribed topics, as PullConsumer.messages does."""
         return blocking_loop(self._client.messages(consume_from))
 
     def ack(self, message: StoredMessage) -> None:
-        """Has the loop commit the offset behind ``message``."""
+        """Have the loop commit the offset behind ``message``."""
         shared.call(self._client.ack(message))
 
     def queues(self, topic: str) -> list[MessageQueue]:
-        """Returns the readable queues of ``topic``, sorted."""
+        """Return the readable queues of ``topic``, sorted."""
         return shared.call(self._client.queues(topic))
 
     def pull(
         self, queue: MessageQueue, offset: int, count_max: int = PULL_COUNT_MAX, **options: Unpack[PullOptions]
     ) -> PullResult:
-        """Pulls messages of ``queue`` from ``offset`` on. Raises what PullConsumer.pull raises."""
+        """Pull messages of ``queue`` from ``offset`` on. Raises what PullConsumer.pull raises."""
         return shared.call(self._client.pull(queue, offset, count_max, **options))
 
     def min_offset(self, queue: MessageQueue) -> int:
-        """Returns the first offset that is still stored."""
+        """Return the first offset that is still stored."""
         return shared.call(self._client.min_offset(queue))
 
     def max_offset(self, queue: MessageQueue) -> int:
-        """Returns the offset that the next message will get."""
+        """Return the offset that the next message will get."""
         return shared.call(self._client.max_offset(queue))
 
     def offset_by_time(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Returns the first offset stored at ``timestamp_ms`` (Unix ms) or later."""
+        """Return the first offset stored at ``timestamp_ms`` (Unix ms) or later."""
         return shared.call(self._client.offset_by_time(queue, timestamp_ms))
 
     def committed(self, queue: MessageQueue) -> int | None:
-        """Returns the offset that this group committed in ``queue``, None when there is none."""
+        """Return the offset that this group committed in ``queue``, None when there is none."""
         return shared.call(self._client.committed(queue))
 
     def commit(self, queue: MessageQueue, offset: int) -> None:
-        """Commits ``offset``: this group continues there."""
+        """Commit ``offset``: this group continues there."""
         shared.call(self._client.commit(queue, offset))

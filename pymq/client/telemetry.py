@@ -38,7 +38,7 @@ class Telemetry:
     """
 
     def __init__(self, tracer_provider: Any = None) -> None:
-        """Raises UsageError without the library."""
+        """Raise UsageError without the library."""
         try:
             from opentelemetry import context, propagate, trace  # noqa: PLC0415 - few processes need it
         except ImportError as error:
@@ -51,7 +51,7 @@ class Telemetry:
     # -- sending -------------------------------------------------------------------------------------------------
 
     def sending(self, message: Message, client_id: str, kind: str = "", ordering_key: str | None = None) -> Sending:
-        """Begins the span of one send. Send its ``message``. ``kind``: RocketMQ's message type, else the message's."""
+        """Begin the span of one send. Send its ``message``. ``kind``: RocketMQ's message type, else the message's."""
         attributes = self._attributes("send", message.topic, client_id)
         attributes |= _message_attributes(message.tags, message.keys, len(message.body))
         attributes["messaging.rocketmq.message.type"] = kind or _kind(message, ordering_key)
@@ -68,7 +68,7 @@ class Telemetry:
         return Sending(self, span, [self._traced(message, span)])
 
     def sending_batch(self, messages: Sequence[Message], client_id: str) -> Sending:
-        """Begins the span of one request with many messages, each with a span of its own, to which it is linked."""
+        """Begin the span of one request with many messages, each with a span of its own, to which it is linked."""
         traced: list[Message] = []
         links = []
         for message in messages:
@@ -108,7 +108,7 @@ class Telemetry:
     def handler(
         self, on_message: Callable[[list[StoredMessage]], Any], group: str, client_id: str, *, is_coroutine: bool
     ) -> Callable[[list[StoredMessage]], Any]:
-        """Returns ``on_message`` in a span. A plain function has its span current in its own thread."""
+        """Return ``on_message`` in a span. A plain function has its span current in its own thread."""
         if is_coroutine:
 
             async def handle(messages: list[StoredMessage]) -> Any:
@@ -125,7 +125,7 @@ class Telemetry:
 
     @contextmanager
     def processing(self, messages: Sequence[StoredMessage], group: str, client_id: str = "") -> Iterator[Any]:
-        """Makes the span of what an application does with messages, current in the ``with`` block, and yields it.
+        """Make the span of what an application does with messages, current in the ``with`` block, and yield it.
 
         Push consumers do it by themselves. Use it where you pull or receive messages. An exception of the block marks
         the span.
@@ -159,14 +159,14 @@ class Telemetry:
             span.end()
 
     def _judged(self, span: Any, result: Any) -> Any:
-        """Marks a span whose handler wants the message again."""
+        """Mark a span whose handler wants the message again."""
         if isinstance(result, ConsumeResult) and result is not ConsumeResult.SUCCESS:
             span.set_attribute("error.type", result.name)
             span.set_status(self._trace.StatusCode.ERROR, result.name)
         return result
 
     def fail(self, span: Any, error: BaseException) -> None:
-        """Marks a span with an exception."""
+        """Mark a span with an exception."""
         if not isinstance(error, asyncio.CancelledError):
             span.record_exception(error)
         span.set_attribute("error.type", type(error).__qualname__)
@@ -184,7 +184,7 @@ class Telemetry:
 
 
 class Sending:
-    """The span of a send that goes on. ``messages`` are the ones to send. As a context manager it ends the span."""
+    """The span of a send that goes on. ``messages`` are sent. As a context manager it ends the span."""
 
     def __init__(self, telemetry: Telemetry, span: Any, messages: list[Message]) -> None:
         self._telemetry = telemetry
@@ -205,20 +205,20 @@ class Sending:
         self.end(error)
 
     def done(self, result: SendResult) -> SendResult:
-        """Notes the result and returns it."""
+        """Note the result and return it."""
         if len(self.messages) == 1:
             self._span.set_attribute("messaging.message.id", result.message_id)
         self._span.set_attribute("messaging.destination.partition.id", str(result.queue.queue_id))
         return result
 
     def end(self, error: BaseException | None = None) -> None:
-        """Ends the span, marked if there is an error."""
+        """End the span, marked if there is an error."""
         if error is not None:
             self._telemetry.fail(self._span, error)
         self._span.end()
 
     def settle(self, future: asyncio.Future[SendResult]) -> None:
-        """Ends the span with what a future has: its callback."""
+        """End the span with what a future has: its callback."""
         if future.cancelled():
             self.end(asyncio.CancelledError("the caller does not wait any more"))
             return

@@ -55,11 +55,11 @@ class Tracer:
         self.dropped_count = 0
 
     def start(self) -> None:
-        """Starts to write in the background."""
+        """Start to write in the background."""
         self._instance.spawn(self._run())
 
     async def stop(self) -> None:
-        """Writes what waits, for at most STOP_TIMEOUT_S; what can't be written is dropped."""
+        """Write what waits, for at most STOP_TIMEOUT_S; what can't be written is dropped."""
         try:
             async with asyncio.timeout(STOP_TIMEOUT_S):
                 await self._write_all()
@@ -72,7 +72,7 @@ class Tracer:
     # -- what happened -------------------------------------------------------------------------------------------
 
     def sent(self, outgoing: Outgoing, result: SendResult | None, broker: str, begun_ms: int, cost_ms: int) -> None:
-        """Notes a send to ``broker`` (an address), which failed if ``result`` is None. A batch has many ids."""
+        """Note a send to ``broker`` (an address), which failed if ``result`` is None. A batch has many ids."""
         if outgoing.topic.startswith(TRACE_TOPIC):
             return
         properties = decode_properties(outgoing.properties.encode())
@@ -106,7 +106,7 @@ class Tracer:
     def transaction_ended(
         self, message: Message | StoredMessage, message_id: str, broker: str, state: str, *, from_check: bool
     ) -> None:
-        """Notes what the broker was sent about a transaction: ``state`` is RocketMQ's word, as COMMIT_MESSAGE."""
+        """Note what the broker was sent about a transaction: ``state`` is RocketMQ's word, as COMMIT_MESSAGE."""
         self._note(
             TraceRecord(
                 TraceKind.TRANSACTION_ENDED,
@@ -126,7 +126,7 @@ class Tracer:
         )
 
     def recalled(self, topic: str, message_id: str, begun_ms: int, *, succeeded: bool) -> None:
-        """Notes a recall of a timer message; ``message_id`` is the unique key in its handle."""
+        """Note a recall of a timer message; ``message_id`` is the unique key in its handle."""
         self._note(
             TraceRecord(
                 TraceKind.RECALLED,
@@ -140,7 +140,7 @@ class Tracer:
         )
 
     def delivered(self, messages: Sequence[StoredMessage]) -> str:
-        """Notes that a handler is about to get messages, and returns the id of this delivery."""
+        """Note that a handler is about to get messages, and return the id of this delivery."""
         request_id = self._instance.ids.next_id()
         now_ms = self._instance.clock.now_ms()
         for message in messages:
@@ -162,7 +162,7 @@ class Tracer:
     def consumed(
         self, request_id: str, messages: Sequence[StoredMessage], cost_ms: int, *, failed: bool, raised: bool
     ) -> None:
-        """Notes what a handler made of a delivery."""
+        """Note what a handler made of a delivery."""
         now_ms = self._instance.clock.now_ms()
         code = EXCEPTION if raised else FAILED if failed else SUCCESS
         for message in messages:
@@ -212,7 +212,7 @@ class Tracer:
                     log.debug("%d message traces could not be written: %s", len(records), error)
 
     def _next_message(self) -> tuple[list[TraceRecord], bytes]:
-        """Takes as many waiting records as fit one message, and returns them with its body."""
+        """Take as many waiting records as fit one message, and return them with its body."""
         records: list[TraceRecord] = []
         parts: list[bytes] = []
         while self._waiting and len(records) < RECORDS_PER_MESSAGE_MAX:

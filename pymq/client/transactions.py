@@ -64,11 +64,11 @@ class TransactionListener(Protocol):
     """
 
     def execute(self, message: Message, arg: Any) -> StateOrLater:
-        """Runs the local transaction, after the half message is stored; ``arg`` is the sender's."""
+        """Run the local transaction, after the half message is stored; ``arg`` is the sender's."""
         ...
 
     def check(self, message: StoredMessage) -> StateOrLater:
-        """Says how the local transaction of ``message.message_id`` ended. Any member of the group may be asked."""
+        """Say how the local transaction of ``message.message_id`` ended. Any member of the group may be asked."""
         ...
 
 
@@ -130,7 +130,7 @@ class TransactionProducer(Producer):
     async def send_in_transaction(
         self, message: Message, arg: Any = None, *, timeout_s: float = SEND_TIMEOUT_S
     ) -> TransactionResult:
-        """Stores the half message, has the listener execute the local transaction, and ends it as that says.
+        """Store the half message, have the listener execute the local transaction, and end it as that says.
 
         A half message that is not stored as safely as asked is rolled back, and the listener is not called. Raises
         what :meth:`send` raises; UsageError for a delayed message, and before :meth:`start`.
@@ -159,7 +159,7 @@ class TransactionProducer(Producer):
         *,
         timeout_s: float = SEND_TIMEOUT_S,
     ) -> SendResult:
-        """Sends a stored message to ``topic`` in a transaction that is committed at once; otherwise as ``send_copy``.
+        """Send a stored message to ``topic`` in a transaction that is committed at once; otherwise as ``send_copy``.
 
         A topic that takes only transactional messages takes it. Raises RequestTimeoutError when the commit is not
         confirmed.
@@ -190,7 +190,7 @@ class TransactionProducer(Producer):
     async def _ask(
         self, function: Callable[..., StateOrLater], *args: Any
     ) -> tuple[TransactionState, Exception | None]:
-        """Returns what the listener says, and what it raised."""
+        """Return the listener's answer, and the error that it raised."""
         try:
             if inspect.iscoroutinefunction(function):
                 state: Any = await function(*args)
@@ -209,7 +209,7 @@ class TransactionProducer(Producer):
         return TransactionState.UNKNOWN, None
 
     async def _end(self, sent: SendResult, state: TransactionState) -> bool:
-        """Tells the broker; returns False when that failed. It asks later, unless it refused the end."""
+        """Tell the broker; return False when that failed. It asks later, unless it refused the end."""
         header = EndTransactionHeader(
             producer_group=self.group,
             tran_state_table_offset=sent.queue_offset,

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 async def uninterrupted(work: Coroutine[Any, Any, T]) -> T:
-    """Returns the result of ``work``. A cancellation takes effect once ``work`` has ended; its failure is then lost.
+    """Return the result of ``work``. A cancellation takes effect once ``work`` has ended; its failure is then lost.
 
     A second cancellation takes effect at once, but ``work`` still continues.
     """

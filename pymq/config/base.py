@@ -169,13 +169,13 @@ class Config:
         return [name for name, row in cls.settings().items() if row.runtime]
 
     def set(self, name: str, text: str, origin: str) -> None:
-        """Parses and sets one key. Raises ConfigError for an unknown key (with near matches) or a bad value."""
+        """Parse and set one key. Raises ConfigError for an unknown key (with near matches) or a bad value."""
         row = self._setting(name)
         setattr(self, row.attribute, row.parse(text))
         self._origins[name] = origin
 
     def accept(self, values: Mapping[str, str], origin: str) -> None:
-        """Sets the keys of a file. Keys that PyMQ does not use are kept and noted, never fatal. Raises ConfigError."""
+        """Set the keys of a file. Keys that PyMQ does not use are kept and noted, never fatal. Raises ConfigError."""
         known = self.settings()
         for name, text in values.items():
             if name in known:
@@ -187,7 +187,7 @@ class Config:
     def change_at_runtime(
         self, values: Mapping[str, str], *, forget: Collection[str] = (), is_kept: bool = False
     ) -> list[str]:
-        """Changes keys of the allow-list, all or none, and returns the names whose value changed.
+        """Change keys of the allow-list, all or none, and return the names whose value changed.
 
         Keys of ``forget`` get back the value that they had without changes at run time. ``is_kept``: the caller has
         saved ``values`` for the next start. Keys of RocketMQ without effect have none here either. Raises ConfigError,
@@ -236,10 +236,10 @@ class Config:
         return changed
 
     def check(self) -> None:
-        """Raises ConfigError for values of several keys that conflict."""
+        """Raise ConfigError for values of several keys that conflict."""
 
     def add_listener(self, listener: Callable[[frozenset[str]], None]) -> None:
-        """Calls ``listener`` with the names of the keys that each change at run time touched."""
+        """Call ``listener`` with the names of the keys that each change at run time touched."""
         self._listeners.append(listener)
 
     def as_properties(self) -> dict[str, str]:
@@ -285,6 +285,6 @@ class Config:
 
 
 def add_derived(config: Config, name: str, value: Any) -> None:
-    """Sets a value that follows from others, unless the key was set."""
+    """Set a value that follows from others, unless the key was set."""
     if config.origin(name) == ORIGIN_DEFAULT:
         setattr(config, config.settings()[name].attribute, value)

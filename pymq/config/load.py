@@ -177,7 +177,7 @@ def _tls_values(path: str) -> dict[str, str]:
 
 @contextmanager
 def _naming(source: str) -> Iterator[None]:
-    """Adds to a ConfigError where the values come from."""
+    """Add to a ConfigError where the values come from."""
     try:
         yield
     except ConfigError as error:
@@ -235,7 +235,7 @@ def _check_broker(config: BrokerConfig) -> None:
 
 
 def _advertise(config: BrokerConfig) -> None:
-    """Determines the address that the broker gives to clients, which is also part of every message id."""
+    """Determine the address that the broker gives to clients, which is also part of every message id."""
     config.bind_address = _as_ip("bindAddress", config.bind_address)
     bind = ipaddress.ip_address(config.bind_address)
     if not config.broker_ip1:

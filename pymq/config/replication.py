@@ -28,7 +28,7 @@ class ReplicationSettings(Protocol):
 
 
 def check_replication(config: ReplicationSettings) -> None:
-    """Raises ConfigError for a combination that breaks replication."""
+    """Raise ConfigError for a combination that breaks replication."""
     if config.min_in_sync_replicas > config.in_sync_replicas:
         raise ConfigError(
             f"minInSyncReplicas={config.min_in_sync_replicas} is more than inSyncReplicas={config.in_sync_replicas}: "

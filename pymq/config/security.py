@@ -156,7 +156,7 @@ class SenderSettings(Protocol):
 
 
 def check_security(settings: SecuritySettings) -> None:
-    """Raises ConfigError for security settings that exclude each other."""
+    """Raise ConfigError for security settings that exclude each other."""
     if settings.acl_enable and not settings.plain_acl_file:
         raise ConfigError("aclEnable=true needs the file of accounts: set plainAclFile=PATH/plain_acl.yml")
     if settings.acl_enable and has_users(settings):
@@ -167,7 +167,7 @@ def check_security(settings: SecuritySettings) -> None:
 
 
 def check_where_secrets_are(config: Config, path: str | None) -> None:
-    """Raises ConfigError for a secret that others can see: on a command line, or in the open file ``path``.
+    """Raise ConfigError for a secret that others can see: on a command line, or in the open file ``path``.
 
     A value that refers to a file or to variables holds no secret.
     """

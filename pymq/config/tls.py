@@ -40,7 +40,7 @@ class TlsConfig(Config):
 
 
 def check_tls(config: TlsConfig) -> None:
-    """Raises ConfigError for TLS keys that lack another one."""
+    """Raise ConfigError for TLS keys that lack another one."""
     pairs = (
         ("tls.server.certPath", config.tls_server_cert_path, "tls.server.keyPath", config.tls_server_key_path),
         ("tls.client.certPath", config.tls_client_cert_path, "tls.client.keyPath", config.tls_client_key_path),

@@ -14,7 +14,7 @@ from pymq.demo.tour import DemoError, Tour
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the tour; returns 0 when every step succeeded."""
+    """Run the tour; return 0 when every step succeeded."""
     parser = argparse.ArgumentParser(
         prog="scripts/demo", description="Sends real data through a broker, a group and Spark."
     )

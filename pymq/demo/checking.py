@@ -27,7 +27,7 @@ class Comparison:
 
 
 def compare(sent: Sent, directory: Path) -> Comparison:
-    """Reads all Parquet files below ``directory`` without Spark and compares them with ``sent``."""
+    """Read all Parquet files below ``directory`` without Spark and compare them with ``sent``."""
     seen: Counter[str] = Counter()
     changed = 0
     for path in sorted(directory.rglob("*.parquet")):

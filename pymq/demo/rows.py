@@ -17,7 +17,7 @@ STATES = ("placed", "paid", "packed", "sent")
 
 
 def data_files() -> list[Path]:
-    """Returns the CSV and JSON files of the package without importing it (and pandas).
+    """Return the CSV and JSON files of the package without importing it (and pandas).
 
     Raises:
         FileNotFoundError: vega_datasets is not installed.
@@ -30,7 +30,7 @@ def data_files() -> list[Path]:
 
 
 def rows_of(path: Path) -> Iterator[dict[str, Any]]:
-    """Yields the rows of one file, each as a JSON object."""
+    """Yield the rows of one file, each as a JSON object."""
     with path.open(encoding="utf-8", newline="") as file:
         if path.suffix == ".csv":
             yield from csv.DictReader(file)
@@ -41,7 +41,7 @@ def rows_of(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def row_messages(path: Path) -> Iterator[Message]:
-    """Yields one message per row: the row as JSON, the data set's name as tag, data set and row number as key."""
+    """Yield one message per row: the row as JSON, the data set's name as tag, data set and row number as key."""
     name = path.stem
     for number, row in enumerate(rows_of(path)):
         yield Message(
@@ -54,7 +54,7 @@ def row_messages(path: Path) -> Iterator[Message]:
 
 
 def order_messages(count: int) -> Iterator[Message]:
-    """Yields ``count`` generated orders, for volume."""
+    """Yield ``count`` generated orders, for volume."""
     for number in range(count):
         state = STATES[number % len(STATES)]
         order = {"order": number, "customer": number * 7919 % 1000, "cents": number * 104_729 % 50_000, "state": state}

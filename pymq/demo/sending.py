@@ -18,12 +18,12 @@ Sent = dict[str, bytes]
 
 
 def digest(body: bytes) -> bytes:
-    """Returns a digest of 16 bytes."""
+    """Return a digest of 16 bytes."""
     return hashlib.blake2b(body, digest_size=16).digest()
 
 
 async def send_rows(namesrv: str, on_sent: Callable[[int], None]) -> Sent:
-    """Sends every row of every data set in a separate request, many at a time."""
+    """Send every row of every data set in a separate request, many at a time."""
     sent: Sent = {}
     async with Producer("demo_producer", namesrv=namesrv) as producer:
         for path in data_files():
@@ -35,7 +35,7 @@ async def send_rows(namesrv: str, on_sent: Callable[[int], None]) -> Sent:
 
 
 async def send_orders(namesrv: str, count: int, on_sent: Callable[[int], None]) -> Sent:
-    """Sends generated orders in batches."""
+    """Send generated orders in batches."""
     sent: Sent = {}
     async with Producer("demo_producer", namesrv=namesrv) as producer:
         for group in _groups(order_messages(count), BATCH):

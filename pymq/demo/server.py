@@ -21,7 +21,7 @@ class DemoServer:
         self.pid = 0
 
     def start(self) -> None:
-        """Starts it and returns once it is ready. Raises RuntimeError when it ends instead; its log is on stderr."""
+        """Start it and return once it is ready. Raises RuntimeError when it ends instead; its log is on stderr."""
         ports = ("--namesrv-port", "0", "--port", "0")
         command = [sys.executable, "-m", "pymq", "standalone", "--dir", str(self._directory), *ports, "--json"]
         # In a new session: Ctrl-C ends the tour, and the tour ends the server.
@@ -34,11 +34,11 @@ class DemoServer:
         self.namesrv, self.broker, self.pid = ready["namesrv"], ready["broker"], ready["pid"]
 
     def command(self, *arguments: str) -> list[str]:
-        """Returns a pymq command line for this server."""
+        """Return a pymq command line for this server."""
         return [sys.executable, "-m", "pymq", *arguments, "--namesrv", self.namesrv]
 
     def stop(self) -> int:
-        """Stops it with SIGTERM; returns the exit code, 0 for a clean stop."""
+        """Stop it with SIGTERM; return the exit code, 0 for a clean stop."""
         if self._process is None:
             return 0
         self._process.terminate()

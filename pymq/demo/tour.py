@@ -1,11 +1,11 @@
-"""The steps of the tour in order; each prints what it does and the command that does the same."""
+"""The steps of the tour in order; each prints its purpose and the command that does the same."""
 
 from __future__ import annotations
 
 import asyncio
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,14 +13,18 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from pymq.demo import checking, consuming, rows, sending
+from pymq.client import PushConsumer
+from pymq.demo import checking, rows, sending
 from pymq.demo.server import DemoServer
-from pymq.spark import gateway
+from pymq.model.record import StoredMessage
+from pymq.spark.session import gateway
 
 T = TypeVar("T")
 
 TOPICS = (rows.ROWS_TOPIC, rows.ORDERS_TOPIC)
 QUEUES = "8"
+GROUP = "demo_group"
+PATIENCE_S = 30.0
 TAIL_TAG = "cars"
 TAIL_COUNT = "3"
 
@@ -57,7 +61,7 @@ class Tour:
         self._sent: sending.Sent = {}
 
     def walk(self) -> None:
-        """Runs all steps. Raises DemoError when one fails; stops the server in any case."""
+        """Run all steps. Raises DemoError when one fails; stops the server in any case."""
         self._title(f"1  A broker and a name server in {self._directory}")
         self._server.start()
         try:
@@ -101,10 +105,10 @@ class Tour:
             raise DemoError(f"tail should show {TAIL_COUNT} messages with tag {TAIL_TAG} but showed the above")
 
     def _consume(self) -> None:
-        self._title(f"4  Consuming both topics as group {consuming.GROUP}")
+        self._title(f"4  Consuming both topics as group {GROUP}")
         namesrv, expected = self._server.namesrv, len(self._sent)
         received: Counter[str] = self._with_progress(
-            "consumed", expected, lambda advance: consuming.consume(namesrv, expected, advance)
+            "consumed", expected, lambda advance: _consume(namesrv, expected, advance)
         )
         if received.keys() != self._sent.keys():
             missing = len(self._sent.keys() - received.keys())
@@ -113,7 +117,7 @@ class Tour:
             )
         again = received.total() - len(received)
         self._say(f"{len(received):,} messages" + (f", {again:,} of them more than once" if again else ", each once"))
-        self._pymq("group", "lag", consuming.GROUP, show=True)
+        self._pymq("group", "lag", GROUP, show=True)
 
     def _export(self) -> None:
         self._title("5  Exporting to Parquet")
@@ -148,7 +152,7 @@ class Tour:
         )
 
     def _pymq(self, *arguments: str, show: bool = False) -> str:
-        """Runs a command and returns its output. Raises DemoError when it fails."""
+        """Run a command and return its output. Raises DemoError when it fails."""
         self._say(f"$ pymq {' '.join(arguments)}")
         done = subprocess.run(self._server.command(*arguments), capture_output=True, text=True, check=False)
         if done.returncode != 0:
@@ -190,3 +194,28 @@ class Tour:
 
     def _say(self, text: str) -> None:
         self._console.print(f"   {text}", highlight=False, markup=False, soft_wrap=True)
+
+
+async def _consume(namesrv: str, expected: int, on_received: Callable[[int], None]) -> Counter[str]:
+    """Return how often each key arrived, once ``expected`` different ones have, or after 30 s without a message."""
+    received: Counter[str] = Counter()
+    progress = asyncio.Event()
+
+    async def take(messages: Sequence[StoredMessage]) -> None:
+        received.update(message.keys for message in messages)
+        on_received(len(messages))
+        progress.set()
+
+    consumer = PushConsumer(GROUP, namesrv=namesrv, on_message=take, consume_from="first", batch_count_max=32)
+    for topic in TOPICS:
+        consumer.subscribe(topic, "*")
+    await consumer.start()
+    try:
+        while len(received) < expected:
+            progress.clear()
+            await asyncio.wait_for(progress.wait(), PATIENCE_S)
+    except TimeoutError:
+        pass  # the caller compares and reports missing messages
+    finally:
+        await consumer.stop()
+    return received

@@ -23,7 +23,7 @@ class BodyBudget:
         self.left_bytes = limit_bytes
 
     def take(self, size_bytes: int) -> None:
-        """Uses up ``size_bytes``. Raises FilterError when the batch's bodies exceed the limit."""
+        """Use up ``size_bytes``. Raises FilterError when the batch's bodies exceed the limit."""
         self.left_bytes -= size_bytes
         if self.left_bytes < 0:
             raise FilterError(f"the bodies of one batch exceed {self.limit_bytes} bytes: pull fewer messages at a time")

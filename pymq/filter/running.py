@@ -58,7 +58,7 @@ class RunningFilter:
     def __init__(
         self, plugin: FilterPlugin, expression: str, *, clock: Clock, on_error: OnError = OnError.SKIP
     ) -> None:
-        """Raises ExpressionError for an expression that is wrong, too long, or too slow to compile."""
+        """Raise ExpressionError for an expression that is wrong, too long, or too slow to compile."""
         self.name = plugin.name
         self.expression = expression
         self.on_error = on_error

@@ -70,7 +70,7 @@ def compiled_size_bytes(text: str) -> int:
 
 
 def _compile(text: str) -> SqlExpression | ExpressionError:
-    """Caches refusals too, so that a client repeating a wrong expression with every pull costs no parsing."""
+    """Cache refusals too, so that a client repeating a wrong expression with every pull costs no parsing."""
     from pymq.filter.compiler import compile_condition  # noqa: PLC0415 - lark is only needed where SQL is used
     from pymq.filter.parser import parse  # noqa: PLC0415
 

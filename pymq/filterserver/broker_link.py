@@ -50,11 +50,11 @@ class BrokerLink:
         self._failure_logged = False
 
     def note_lost(self) -> None:
-        """Triggers a report: the connection ended, so the broker has forgotten this server."""
+        """Trigger a report: the connection ended, so the broker has forgotten this server."""
         self._lost.set()
 
     async def keep_registered(self) -> None:
-        """Registers every 10 s, and soon after the broker was away. Runs until it is cancelled."""
+        """Register every 10 s, and soon after the broker was away. Runs until it is cancelled."""
         while True:
             self._lost.clear()
             await self._report()
@@ -68,7 +68,7 @@ class BrokerLink:
                 continue
 
     async def pull(self, header: PullMessageHeader) -> Command:
-        """Pulls for the consumer's group without its filter, and returns the broker's answer.
+        """Pull for the consumer's group without its filter, and return the broker's answer.
 
         Raises UnreachableError.
         """

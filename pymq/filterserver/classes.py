@@ -94,13 +94,13 @@ class FilterClass:
     is_error_logged: bool = False
 
     def note_suspects(self, queue_id: int, first: int, end: int) -> None:
-        """Remembers that a worker died or hung at messages of [first, end)."""
+        """Remember that a worker died or hung at messages of [first, end)."""
         if len(self.suspects) >= SUSPECT_COUNT_MAX:
             del self.suspects[next(iter(self.suspects))]
         self.suspects[queue_id, first] = end
 
     def note_bad(self, queue_id: int, offset: int, why: str) -> None:
-        """Remembers a message that killed a worker, so that it kills only one."""
+        """Remember a message that killed a worker, so that it kills only one."""
         if len(self.bad_messages) >= BAD_MESSAGE_COUNT_MAX:
             del self.bad_messages[next(iter(self.bad_messages))]
         self.bad_messages[queue_id, offset] = why
@@ -132,7 +132,7 @@ class ClassTable:
         return found
 
     def check_room(self, group: str, topic: str, carried: FilterText | None = None) -> None:
-        """Raises Refusal when there is no room for another class."""
+        """Raise Refusal when there is no room for another class."""
         if (group, topic, carried) in self._classes or len(self._classes) < CLASS_COUNT_MAX:
             return
         oldest = min(self._classes.values(), key=lambda known: known.used_ms)
@@ -145,7 +145,7 @@ class ClassTable:
         self._remove(oldest)
 
     def put(self, group: str, topic: str, text: FilterText, compiled: Filter, version: int) -> FilterClass:
-        """Adds a class in place of the previous one. Raises Refusal.
+        """Add a class in place of the previous one. Raises Refusal.
 
         One with the same text continues its figures: a consumer may upload a class that was learned from its heartbeat.
         """

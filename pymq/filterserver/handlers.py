@@ -77,7 +77,7 @@ class FilterServerHandlers:
         ]
 
     def take_class(self, request: Command, header: RegisterFilterClassHeader, peer: Peer) -> Reply | None:
-        """Takes a consumer's filter class; compiles it before the answer."""
+        """Take a consumer's filter class; compile it before the answer."""
         group, topic = check_group(header.consumer_group), check_topic(header.topic)
         text = parse_class(header.class_name, _source(request.body, header.class_crc))
         known = self._classes.find(group, topic)
@@ -88,7 +88,7 @@ class FilterServerHandlers:
         return None
 
     def pull(self, request: Command, header: PullMessageHeader, peer: Peer) -> Reply | None:
-        """Answers with the broker's messages that match the group's filter."""
+        """Answer with the broker's messages that match the group's filter."""
         length = len(header.subscription or "")
         if length > SUBSCRIPTION_LENGTH_MAX:
             raise Refusal(
@@ -99,17 +99,17 @@ class FilterServerHandlers:
         return None
 
     def runtime_info(self, request: Command, header: None, peer: Peer) -> Reply:
-        """Answers with the server's figures and those of each group."""
+        """Answer with the server's figures and those of each group."""
         return Reply(
             body=encode_body(KvTable(table=figures(self._link, self._classes, self._workers, len(self._tasks))))
         )
 
     def dismiss_all(self) -> None:
-        """Lets every pull that waits now end without messages: the consumers pull, and are checked, again."""
+        """Let every pull that waits now end without messages: the consumers pull, and are checked, again."""
         self._dismissal_count += 1
 
     async def stop(self) -> None:
-        """Drops the requests that wait for an answer."""
+        """Drop the requests that wait for an answer."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

@@ -110,7 +110,7 @@ class FilterServer:
         return self._handlers.pending_count if self._handlers is not None else 0
 
     async def start(self) -> str:
-        """Listens, registers at the broker as soon as possible, and returns the address for consumers.
+        """Listen, register at the broker as soon as possible, and return the address for consumers.
 
         Raises OSError.
         """
@@ -136,7 +136,7 @@ class FilterServer:
         return self.address
 
     async def stop(self) -> None:
-        """Leaves the broker, which drops this server from its routes, and ends connections and workers."""
+        """Leave the broker, which drops this server from its routes, and end connections and workers."""
         self._security_ticker.stop()
         for task in list(self._tasks):
             task.cancel()

@@ -48,7 +48,7 @@ class Worker:
         self._filters: dict[int, RunningFilter] = {}
 
     def answer(self, task: Task) -> Answer | None:
-        """Runs a task and returns its answer; None for a task without one."""
+        """Run a task and return its answer; None for a task without one."""
         if isinstance(task, Compile):
             return self._compile(task)
         if isinstance(task, FilterRecords):
@@ -82,7 +82,7 @@ class Worker:
 
 
 def serve(tasks: BinaryIO, answers: BinaryIO, worker: Worker) -> None:
-    """Answers tasks until the input ends."""
+    """Answer tasks until the input ends."""
     while head := tasks.read(LENGTH.size):
         (size,) = LENGTH.unpack(head)
         answer = worker.answer(decode_task(tasks.read(size)))
@@ -92,7 +92,7 @@ def serve(tasks: BinaryIO, answers: BinaryIO, worker: Worker) -> None:
 
 
 def main(find: Callable[[], Callable[[str], FilterPlugin]] = lambda: installed_filters().find) -> None:
-    """Serves on standard input and output. Output of a filter goes to standard error.
+    """Serve on standard input and output. Output of a filter goes to standard error.
 
     ``find`` is called after the limits are set and returns the look-up of filters by name.
     """

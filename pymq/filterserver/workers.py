@@ -87,23 +87,23 @@ class WorkerPool:
         return sum(worker.is_running for worker in self._workers)
 
     async def compile(self, target: Filter) -> str:
-        """Compiles a filter. Returns why it can't be used, or an empty text."""
+        """Compile a filter. Returns why it can't be used, or an empty text."""
         try:
             return await self._pick(target).compile(target)
         except WorkerFailedError as error:
             return f"{error} while it compiled the expression"
 
     async def filter_records(self, target: Filter, broker_name: str, records: bytes) -> RecordOutcomes:
-        """Filters records, back to back. Raises WorkerFailedError."""
+        """Filter records, back to back. Raises WorkerFailedError."""
         return await self._pick(target).filter_records(target, broker_name, records)
 
     async def forget(self, target: Filter) -> None:
-        """Frees the workers' data of a filter."""
+        """Free the workers' data of a filter."""
         for worker in self._workers:
             await worker.forget(target)
 
     async def stop(self) -> None:
-        """Kills the processes."""
+        """Kill the processes."""
         for worker in self._workers:
             await worker.stop()
 
@@ -182,7 +182,7 @@ class _Process:
         return answer
 
     async def _within(self, limit_s: float, exchange: Coroutine[Any, Any, Answer]) -> Answer:
-        """Awaits ``exchange``. A failure ends the process, because a late answer would be taken for the next one's."""
+        """Await ``exchange``. A failure ends the process, because a late answer would be taken for the next one's."""
         try:
             async with asyncio.timeout(limit_s):
                 return await exchange

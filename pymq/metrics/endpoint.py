@@ -59,7 +59,7 @@ class MetricsEndpoint:
         self._server = HttpServer(pages, limits, budget, tls, token, own_hosts)
 
     async def start(self, host: str, port: int) -> str:
-        """Listens on ``host:port`` (0: any free port) and returns the address.
+        """Listen on ``host:port`` (0: any free port) and return the address.
 
         Raises UsageError when that is not possible.
         """

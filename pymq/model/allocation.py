@@ -20,7 +20,7 @@ ROOM_SEPARATOR = "@"
 
 
 def average(client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]) -> list[MessageQueue]:
-    """Gives neighboring queues to one client; the first ``len(queues) % len(clients)`` clients get one more."""
+    """Give neighboring queues to one client; the first ``len(queues) % len(clients)`` clients get one more."""
     ordered, clients = sorted(queues), sorted(client_ids)
     if client_id not in clients:
         return []
@@ -32,7 +32,7 @@ def average(client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence
 
 
 def average_by_circle(client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]) -> list[MessageQueue]:
-    """Gives queue k to client ``k % len(clients)``."""
+    """Give queue k to client ``k % len(clients)``."""
     clients = sorted(client_ids)
     if client_id not in clients:
         return []
@@ -60,7 +60,7 @@ def _place(text: str) -> int:
 
 
 def _next(places: list[int], queue: MessageQueue) -> int:
-    """Returns the first place at or behind that of the queue, whose key is the text of Java's MessageQueue."""
+    """Return the first place at or behind that of the queue, whose key is the text of Java's MessageQueue."""
     key = f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"
     return places[bisect_left(places, _place(key)) % len(places)]
 
@@ -147,7 +147,7 @@ _OF_CLASSES = {  # need arguments, so a name alone can't stand for them
 
 
 def strategy_of(chosen: str | Strategy) -> Strategy:
-    """Returns the strategy called ``chosen``, or ``chosen`` itself if it can be called. Raises UsageError otherwise."""
+    """Return the strategy called ``chosen``, or ``chosen`` itself if it can be called. Raises UsageError otherwise."""
     found = chosen if callable(chosen) else BY_NAME.get(chosen)
     if found is None and chosen in _OF_CLASSES:
         raise UsageError(f"the rebalance strategy {chosen} needs arguments: give {_OF_CLASSES[str(chosen)]}")

@@ -73,7 +73,7 @@ def is_address_server(text: str) -> bool:
 
 
 def check_name_server(text: str) -> None:
-    """Raises ValueError for a text that is neither ``host:port`` nor the URL of an address server with a path."""
+    """Raise ValueError for a text that is neither ``host:port`` nor the URL of an address server with a path."""
     if not is_address_server(text):
         parse_address(text)
         return

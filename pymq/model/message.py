@@ -26,7 +26,7 @@ class Encoder(Protocol[T_contra]):
     """The half of a codec (:mod:`pymq.client.codecs`) that writes bodies."""
 
     def encode(self, value: T_contra) -> bytes:
-        """Returns the body for ``value``."""
+        """Return the body for ``value``."""
         ...
 
 
@@ -120,7 +120,7 @@ class Message:
         self.delay_ms = delay_ms
 
     def check(self, delay_level_max: int = DELAY_LEVEL_MAX) -> None:
-        """Raises UsageError for a value that RocketMQ would store as something else, or act on differently."""
+        """Raise UsageError for a value that RocketMQ would store as something else, or act on differently."""
         # An attribute may have been set after __init__ converted it.
         if type(self.body) is not bytes:
             self.body = _body_bytes(self.body)
@@ -225,7 +225,7 @@ class PullResult:
 
 
 def check_delay_level(level: int, level_max: int) -> None:
-    """Raises UsageError unless ``level`` is 0 (no delay) to ``level_max``: a broker silently lowers a larger one."""
+    """Raise UsageError unless ``level`` is 0 (no delay) to ``level_max``: a broker silently lowers a larger one."""
     if not isinstance(level, int) or isinstance(level, bool):
         raise UsageError(f"delay_level is {_shown(level)}: it is a number from 1 to {level_max}, 0 for no delay")
     if level < 0:
@@ -252,7 +252,7 @@ def _body_bytes(body: object) -> bytes:
 
 
 def _joined_keys(keys: object) -> str:
-    """Returns the keys in RocketMQ's form, separated by blanks."""
+    """Return the keys in RocketMQ's form, separated by blanks."""
     if isinstance(keys, str):
         return keys
     if isinstance(keys, bytes | bytearray | memoryview) or not isinstance(keys, Sequence):
@@ -268,6 +268,6 @@ def _joined_keys(keys: object) -> str:
 
 
 def _shown(value: object) -> str:
-    """Returns a value with its type, for errors."""
+    """Return a value with its type, for errors."""
     text = repr(value)
     return f"{text if len(text) <= SHOWN_LENGTH_MAX else text[:SHOWN_LENGTH_MAX] + '…'} ({type(value).__name__})"

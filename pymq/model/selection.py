@@ -12,7 +12,7 @@ _HEAD_LENGTH = 48
 
 
 def selection_text(expression_type: str | None, expression: str | None, *, is_class_filter: bool = False) -> str:
-    """Returns ``A || B`` for tags in any order, ``*`` for everything, ``SQL92: a > 5`` for other types.
+    """Return ``A || B`` for tags in any order, ``*`` for everything, ``SQL92: a > 5`` for other types.
 
     A long expression is shortened; the text then ends with the expression's length and checksum.
     """

@@ -10,7 +10,7 @@ NEXT_STEP = "give all members the same subscriptions, or each kind of member a g
 
 
 def differing_text(group: str, differences: Mapping[str, Mapping[str, int]]) -> str:
-    """Describes ``differences``: topic -> selection -> number of members; ``-`` stands for no subscription."""
+    """Describe ``differences``: topic -> selection -> number of members; ``-`` stands for no subscription."""
     parts = []
     for topic, selections in list(differences.items())[:TOPICS_SHOWN_MAX]:
         found = ", ".join(f"'{selection}' by {count}" for selection, count in selections.items())

@@ -89,7 +89,7 @@ class BrokerManager:
         return self._clock.monotonic_ms() - broker.last_seen_ms
 
     def put(self, broker: LiveBroker, acting_master: bool | None) -> bool:
-        """Enters a broker into all tables. Returns True when its name and id were free.
+        """Enter a broker into all tables. Returns True when its name and id were free.
 
         The same address under another id of the name is replaced: a slave became master. An address under another name
         must be removed first.
@@ -127,7 +127,7 @@ class BrokerManager:
         broker.standbys.append(Standby(connection, self._clock.monotonic_ms()))
 
     def touch(self, address: str, connection: object) -> bool:
-        """Notes a sign of life of a broker. Returns False when it has not registered over this connection."""
+        """Note a sign of life of a broker. Returns False when it has not registered over this connection."""
         broker = self._live.get(address)
         if broker is None:
             return False
@@ -137,7 +137,7 @@ class BrokerManager:
         return seen is not None
 
     def leave(self, broker: LiveBroker, connection: object) -> bool:
-        """Forgets one connection of a broker. Returns True when no other one keeps its registration.
+        """Forget one connection of a broker. Returns True when no other one keeps its registration.
 
         The oldest other connection that was heard lately becomes the owner. What it registers next replaces everything.
         """
@@ -159,7 +159,7 @@ class BrokerManager:
         broker.data_version = _UNKNOWN_VERSION
 
     def remove(self, identity: BrokerIdentity) -> bool:
-        """Removes a broker from all tables. Returns True when its broker name has no address left.
+        """Remove a broker from all tables. Returns True when its broker name has no address left.
 
         An id that has gone to another address keeps that address. An address that has gone to another broker name stays
         alive.

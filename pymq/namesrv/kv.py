@@ -22,7 +22,7 @@ class KvConfig:
         return sum(map(len, self._tables.values()))
 
     def put(self, namespace: str, key: str, value: str, *, count_max: int) -> None:
-        """Sets one value. Raises Refusal when a name or value is too long, or when there are ``count_max`` values."""
+        """Set one value. Raises Refusal when a name or value is too long, or when there are ``count_max`` values."""
         for what, text in (("namespace", namespace), ("key", key)):
             if not text or len(text) > NAME_LENGTH_MAX or not text.isprintable():
                 raise Refusal(
@@ -44,7 +44,7 @@ class KvConfig:
         return self._tables.get(namespace, {}).get(key)
 
     def delete(self, namespace: str, key: str) -> None:
-        """Deletes a value; does nothing when there is none."""
+        """Delete a value; do nothing when there is none."""
         table = self._tables.get(namespace)
         if table is not None:
             table.pop(key, None)

@@ -95,7 +95,7 @@ class NameServer:
             self._tickers.append(Ticker(lambda: LOOK_PERIOD_MS, self.audit.tick))
 
     async def start(self, host: str | None = None, port: int | None = None) -> int:
-        """Listens on ``host:port``, by default as configured (port 0: any free port), and returns the port."""
+        """Listen on ``host:port``, by default as configured (port 0: any free port), and return the port."""
         self.runtime_settings.load()
         host = self.config.bind_address if host is None else host
         bound = await self.server.start(host, self.config.listen_port if port is None else port)
@@ -106,7 +106,7 @@ class NameServer:
         return bound
 
     async def stop(self) -> None:
-        """Closes the listener and all connections. The registrations exist only in this object."""
+        """Close the listener and all connections. The registrations exist only in this object."""
         for ticker in self._tickers:
             ticker.stop()
         await self.server.stop()
@@ -114,7 +114,7 @@ class NameServer:
             self.audit.close()
 
     def tick(self) -> None:
-        """Removes the brokers that were silent for too long."""
+        """Remove the brokers that were silent for too long."""
         for identity in self.table.expire():
             log.warning("broker offline, no sign of life: %s", identity)
 

@@ -79,7 +79,7 @@ class RouteTable:
         return claims.problem(self.brokers, report)
 
     def register(self, report: Registration, *, forget_missing_topics: bool = False) -> MasterInfo:
-        """Applies a full, incremental or unchanged report that has no :meth:`problem`.
+        """Apply a full, incremental or unchanged report that has no :meth:`problem`.
 
         ``forget_missing_topics`` means that the report lists all topics of the broker. A report that repeats another
         connection's registration changes nothing: it keeps the registration alive when that connection ends.
@@ -116,11 +116,11 @@ class RouteTable:
                 memory.note_slaves([*report.slaves, report.identity.address])
 
     def heartbeat(self, address: str, connection: object) -> bool:
-        """Keeps a broker alive without a report. Returns False when it must register over this connection first."""
+        """Keep a broker alive without a report. Returns False when it must register over this connection first."""
         return self.brokers.touch(address, connection)
 
     def unregister(self, identity: BrokerIdentity, connection: object) -> LiveBroker | None:
-        """Removes a broker at its own request. Returns None when done, else the living broker of another connection.
+        """Remove a broker at its own request. Returns None when done, else the living broker of another connection.
 
         Java removes it at any peer's request.
         """
@@ -135,14 +135,14 @@ class RouteTable:
         return None
 
     def connection_closed(self, connection: object) -> list[BrokerIdentity]:
-        """Removes the brokers that registered over a connection and over no other one, at once, and returns them."""
+        """Remove the brokers that registered over a connection and over no other one, at once, and return them."""
         brokers = self.brokers
         gone = self._remove_all([live for live in brokers.of_connection(connection) if brokers.leave(live, connection)])
         self.lost_count += len(gone)
         return gone
 
     def expire(self) -> list[BrokerIdentity]:
-        """Removes the brokers that were silent for too long, and returns them."""
+        """Remove the brokers that were silent for too long, and return them."""
         gone = self._remove_all(self.brokers.overdue())
         self.expired_count += len(gone)
         return gone
@@ -196,17 +196,17 @@ class RouteTable:
         return list(names), None
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
-        """Removes a topic everywhere, or on the brokers of one cluster. A broker that has it reports it again."""
+        """Remove a topic everywhere, or on the brokers of one cluster. A broker that has it reports it again."""
         self.topics.remove(topic, self.brokers.clusters().get(cluster, []) if cluster else None)
 
     def register_topic(self, topic: str, queues: Sequence[QueueData]) -> None:
-        """Enters one topic's queues on registered brokers; skips the others."""
+        """Enter one topic's queues on registered brokers; skips the others."""
         for share in queues:
             if self.brokers.get(share.broker_name) is not None:
                 self.topics.put_queues(topic, share)
 
     def add_write_permission(self, broker_name: str) -> int:
-        """Makes every topic on a broker name writable and readable. Returns how many topics it has.
+        """Make every topic on a broker name writable and readable. Returns how many topics it has.
 
         The broker's next report sets the permissions that it has itself: some topics may be read-only there. In Java
         they stay writable in routes until one of its topics changes.

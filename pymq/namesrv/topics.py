@@ -42,7 +42,7 @@ class TopicManager:
         return broker_name in self._queues.get(topic, ())
 
     def put(self, broker_name: str, config: TopicConfig) -> None:
-        """Creates or replaces one broker's share of a topic."""
+        """Create or replace one broker's share of a topic."""
         self.put_queues(
             config.topic_name,
             QueueData(
@@ -55,7 +55,7 @@ class TopicManager:
         )
 
     def put_queues(self, topic: str, queues: QueueData) -> None:
-        """Creates or replaces one broker's share of a topic, given as route data."""
+        """Create or replace one broker's share of a topic, given as route data."""
         self._count(self.growth(topic, queues.broker_name))
         shares = self._queues.setdefault(topic, {})
         self.share_count += queues.broker_name not in shares
@@ -69,7 +69,7 @@ class TopicManager:
         return 0 if broker_name in shares else SHARE_BYTES
 
     def remove(self, topic: str, broker_names: Iterable[str] | None = None) -> None:
-        """Removes a topic, on every broker or on the named ones."""
+        """Remove a topic, on every broker or on the named ones."""
         shares = self._queues.get(topic)
         if shares is None:
             return
@@ -83,16 +83,16 @@ class TopicManager:
             self._count(-TOPIC_BYTES - 2 * len(topic))
 
     def remove_broker(self, broker_name: str) -> None:
-        """Removes every topic's share on one broker name."""
+        """Remove every topic's share on one broker name."""
         for topic in self.of_brokers({broker_name}):
             self.remove(topic, (broker_name,))
 
     def wipe_write(self, broker_name: str) -> int:
-        """Removes the write permission from every topic on a broker name. Returns how many topics it has."""
+        """Remove the write permission from every topic on a broker name. Returns how many topics it has."""
         return self._change_perm(broker_name, lambda perm: perm & ~PERM_WRITE)
 
     def add_write(self, broker_name: str) -> int:
-        """Sets every topic on a broker name to read and write. Drops the other bits, as in Java."""
+        """Set every topic on a broker name to read and write. Drops the other bits, as in Java."""
         return self._change_perm(broker_name, lambda _: PERM_READ_WRITE)
 
     def of_brokers(self, broker_names: set[str]) -> list[str]:

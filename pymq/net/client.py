@@ -83,7 +83,7 @@ class RemotingClient:
         notify_of_forks(self)
 
     async def invoke(self, address: str, command: Command, timeout_s: float = 3.0) -> Command:
-        """Sends ``command`` to ``address`` ("host:port") and returns the answer, whatever its code.
+        """Send ``command`` to ``address`` ("host:port") and return the answer, whatever its code.
 
         Raises UnreachableError (no connection, or it closed), RequestTimeoutError (no answer within ``timeout_s``, in
         which a new connection opens too).
@@ -120,7 +120,7 @@ class RemotingClient:
         return answer
 
     async def oneway(self, address: str, command: Command, timeout_s: float = 3.0) -> None:
-        """Writes ``command``; waits only for a connection. Raises UnreachableError."""
+        """Write ``command``; wait only for a connection. Raises UnreachableError."""
         connection = self._connections.get(address)
         if connection is None or connection.writable is not None:
             connection = await self._ready(address, timeout_s)
@@ -141,7 +141,7 @@ class RemotingClient:
         return self._tls.current() if self._tls is not None else None
 
     def check_open(self) -> None:
-        """Raises ClosedError after :meth:`close`, and in a forked child if the parent used the client."""
+        """Raise ClosedError after :meth:`close`, and in a forked child if the parent used the client."""
         if self._closed:
             raise ClosedError(self._closed_text)
 
@@ -156,7 +156,7 @@ class RemotingClient:
             self.leave_to_parent()
 
     def leave_to_parent(self) -> None:
-        """Ends the use of this client in a forked child, without a word to the servers: to them it goes on."""
+        """End the use of this client in a forked child, without a word to the servers: to them it goes on."""
         if self._closed:
             return
         self._closed = self.inherited = True
@@ -169,7 +169,7 @@ class RemotingClient:
         self._connections.clear()
 
     async def close(self) -> None:
-        """Closes all connections. Requests that wait for an answer get UnreachableError, later ones ClosedError."""
+        """Close all connections. Requests that wait for an answer get UnreachableError, later ones ClosedError."""
         if self.inherited:
             return
         self._closed = True
@@ -261,7 +261,7 @@ class RemotingClient:
         return connection
 
     def note_brokers(self, brokers: Iterable[BrokerData]) -> None:
-        """Remembers which addresses come from name servers: one that can't be connected may be a wrong brokerIP1."""
+        """Remember which addresses come from name servers: one that can't be connected may be a wrong brokerIP1."""
         for broker in brokers:
             for address in broker.broker_addrs.values():
                 self._broker_names[address] = broker.broker_name
@@ -273,7 +273,7 @@ class RemotingClient:
         return f"does {name} run, and does this machine reach the address that it advertises (its brokerIP1)?"
 
     def retire(self, connection: _Connection) -> None:
-        """Stops sending new requests over ``connection``: it ended, or its server asked to go away."""
+        """Stop sending new requests over ``connection``: it ended, or its server asked to go away."""
         self._retired.discard(connection)
         if not connection.closed:
             self._retired.add(connection)
@@ -283,7 +283,7 @@ class RemotingClient:
                 self.on_lost(connection.address)
 
     def serve(self, connection: _Connection, command: Command) -> None:
-        """Passes a server's request to ``on_request`` and sends the answer, at once or when it is ready."""
+        """Pass a server's request to ``on_request`` and send the answer, at once or when it is ready."""
         if self.on_request is None:
             remark = f" request type {command.code} not supported by this client"
             self._answer(connection, command, Reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark))
@@ -344,7 +344,7 @@ class _Connection(asyncio.Protocol):
         self._retiring = False
 
     def call(self, command: Command, timeout_s: float) -> asyncio.Future[Command]:
-        """Sends ``command`` and returns a future of its answer; it fails with RequestTimeoutError or
+        """Send ``command`` and return a future of its answer; it fails with RequestTimeoutError or
         UnreachableError."""
         self.send(command)
         return self._expect(command.opaque, command.code, timeout_s)
@@ -364,7 +364,7 @@ class _Connection(asyncio.Protocol):
         return future
 
     def send(self, command: Command) -> None:
-        """Queues a request of this client, with an opaque and the client's language and version."""
+        """Queue a request of this client, with an opaque and the client's language and version."""
         client = self._client
         command.opaque = client.next_opaque()
         command.language = client.language
@@ -374,7 +374,7 @@ class _Connection(asyncio.Protocol):
         self._write(encode_command(command))
 
     def send_response(self, command: Command) -> None:
-        """Queues the answer to a server's request."""
+        """Queue the answer to a server's request."""
         command.language = self._client.language
         command.version = self._client.version
         self._write(encode_command(command))
@@ -393,14 +393,14 @@ class _Connection(asyncio.Protocol):
         self._out.clear()
 
     def shut(self, reason: str) -> None:
-        """Sends the queued frames and closes."""
+        """Send the queued frames and close."""
         self._reason = reason
         self._flush()
         if self._transport is not None:
             self._transport.close()
 
     def abort(self, reason: str) -> None:
-        """Closes at once, without what is queued."""
+        """Close at once, without what is queued."""
         self._reason = reason
         if self._transport is not None:
             self._transport.abort()
@@ -420,7 +420,7 @@ class _Connection(asyncio.Protocol):
         self._sweeper = self._loop.call_later(delay_s + 0.001, self._sweep)
 
     def _sweep(self) -> None:
-        """Fails the overdue requests. One timer serves all requests, set to the earliest deadline.
+        """Fail the overdue requests. One timer serves all requests, set to the earliest deadline.
 
         When nothing arrived since an overdue request was sent, the connection may be dead without a notice (a machine
         without power, a firewall that dropped its state; the system takes a quarter of an hour to find out). It gets no

@@ -21,12 +21,12 @@ _members: WeakSet[ForkAware] = WeakSet()
 
 
 def notify_of_forks(member: ForkAware) -> None:
-    """Calls ``member.after_fork()`` in each child that ``os.fork()`` makes, as long as the member exists."""
+    """Call ``member.after_fork()`` in each child that ``os.fork()`` makes, as long as the member exists."""
     _members.add(member)
 
 
 def release_socket(file_number: int) -> None:
-    """Ends this process's share of a socket, so that the parent's close reaches the peer.
+    """End this process's share of a socket, so that the parent's close reaches the peer.
 
     The number stays in use, for /dev/null: what still refers to it can't hit a file that is opened later.
     """

@@ -130,13 +130,13 @@ class HttpServer:
         return len(self._serving)
 
     async def start(self, host: str, port: int) -> int:
-        """Listens on ``host:port`` (0: any free port) and returns the port. Raises OSError."""
+        """Listen on ``host:port`` (0: any free port) and return the port. Raises OSError."""
         bound = await self._listeners.open(host, port, BACKLOG)
         self._budget.add_holders(self._holders)
         return bound
 
     async def stop(self) -> None:
-        """Stops listening and closes every connection."""
+        """Stop listening and close every connection."""
         self._listeners.close()
         self._budget.remove_holders(self._holders)
         tasks = list(self._serving)
@@ -180,7 +180,7 @@ class HttpServer:
         task.add_done_callback(self.end)
 
     def end(self, task: asyncio.Task[None]) -> None:
-        """Closes a connection, at any stage of its task."""
+        """Close a connection, at any stage of its task."""
         self._asking.pop(task, None)
         serving = self._serving.pop(task, None)
         if serving is not None:

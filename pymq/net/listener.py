@@ -112,7 +112,7 @@ class _Gate:
         self._sweeper = loop.call_later(SWEEP_PERIOD_S, self._sweep)
 
     def close(self) -> None:
-        """Stops listening; drops connections whose kind is not known yet. Handshakes go on."""
+        """Stop listening; drop connections whose kind is not known yet. Handshakes go on."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -151,7 +151,7 @@ class _Gate:
             self._loop.add_reader(accepted, self._look, accepted)
 
     def _look(self, accepted: socket.socket) -> None:
-        """Decides about a connection by its first byte."""
+        """Decide about a connection by its first byte."""
         try:
             first = accepted.recv(1, socket.MSG_PEEK)
         except (BlockingIOError, InterruptedError):

@@ -1,8 +1,8 @@
 """OwnContext: the TLS of a server that was given no certificate. It makes one that proves nothing.
 
 As RocketMQ's servers do (``tls.test.mode.enable``): a client that wants TLS gets it, and nobody on the way can read
-along, but whoever stands between can pretend to be the server. The certificate is made with the first TLS connection
-and kept in memory, because the package for it takes 17 MiB and 0.1 s.
+along, but an attacker who stands between can pretend to be the server. The certificate is made with the first TLS
+connection and kept in memory, because the package for it takes 17 MiB and 0.1 s.
 """
 
 from __future__ import annotations

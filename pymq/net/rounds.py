@@ -47,11 +47,11 @@ class Resting(Protocol):
         ...
 
     def end_rest(self, *, waits_for_memory: bool = True) -> None:
-        """Continues for a slice of time. It may rest again, as it does while memory is to become free."""
+        """Continue for a slice of time. It may rest again, as it does while memory is to become free."""
         ...
 
     def rest_in_frame(self) -> None:
-        """Rests if it is in the midst of a frame, or has sent none so far."""
+        """Rest if the peer is in the midst of a frame, or has sent none so far."""
         ...
 
 
@@ -77,7 +77,7 @@ class Rounds:
         return len(self._prompt) + len(self._light) + len(self._heavy) + len(self._in_pieces)
 
     def rest(self, connection: Resting, *, is_heavy: bool, piece_bytes: int = 0) -> None:
-        """Continues with ``connection`` in a later round, after those that rest already. Call it once for each rest.
+        """Continue with ``connection`` in a later round, after those that rest already. Call it once for each rest.
 
         Prompt connections come before the others, heavy ones after them, and then those whose last read was a piece of
         a frame: ``piece_bytes``, 0 when frames wait.
@@ -93,7 +93,7 @@ class Rounds:
         self._schedule()
 
     def end_reads(self, connections: Iterable[Resting]) -> None:
-        """Has connections in the midst of a frame rest, once a round: the loop reads from all that have sent something.
+        """Have connections in the midst of a frame rest, once a round: the loop reads from all with new bytes.
 
         A look at thousands of them takes some ms, the reads of their pieces hundreds.
         """
@@ -103,7 +103,7 @@ class Rounds:
                 connection.rest_in_frame()
 
     def note_work(self, frames: list[bytes], took_s: float, begun_s: float, address: str) -> float:
-        """Takes note of a time above HEAVY_S that serving ``frames`` of ``address`` took, from ``begun_s`` on.
+        """Take note of a time above HEAVY_S that serving ``frames`` of ``address`` took, from ``begun_s`` on.
 
         Returns until when their connection is heavy, 0.0 when they took little CPU time: others had the CPU meanwhile.
         """
@@ -120,7 +120,7 @@ class Rounds:
         return begun_s + min(cpu_s * HEAVY_FACTOR, HEAVY_MAX_S)
 
     def is_heavy(self, heavy_until_s: float, frames: Sequence[bytes]) -> bool:
-        """Returns True when others go before a connection that waits with ``frames``.
+        """Return True when others go before a connection that waits with ``frames``.
 
         A connection is heavy until ``heavy_until_s``. A new one is when a request of its first one's kind was heavy a
         moment ago.
@@ -137,7 +137,7 @@ class Rounds:
             self._call_soon(self._continue)
 
     def _continue(self) -> None:
-        """Serves resting connections for ROUND_S; one of each kind in any case."""
+        """Serve resting connections for ROUND_S; one of each kind in any case."""
         self._is_scheduled = self._has_ended_reads = False
         self.read_s = 0.0
         end_s = self._turns.now_s() + ROUND_S
@@ -154,7 +154,7 @@ class Rounds:
                 self._schedule()
 
     def _continue_prompt(self, end_s: float) -> None:
-        """Serves the prompt connections until one of them gets a large answer."""
+        """Serve the prompt connections until one of them gets a large answer."""
         for number in range(len(self._prompt)):
             if number and self._turns.now_s() >= end_s:
                 break
@@ -164,7 +164,7 @@ class Rounds:
                 break
 
     def _continue_pieces(self, end_s: float) -> None:
-        """Has the next pieces of frames read, PIECES_BYTES_MAX together if they are as large as the last ones."""
+        """Have the next pieces of frames read, PIECES_BYTES_MAX together if they are as large as the last ones."""
         left_bytes = PIECES_BYTES_MAX
         for _ in range(len(self._in_pieces)):
             connection, piece_bytes = self._in_pieces.popleft()
@@ -180,7 +180,7 @@ def is_prompt(answers_bytes: int, waiting_count: int) -> bool:
 
 
 def _code(frame: bytes) -> int | None:
-    """Returns the request code of a short frame."""
+    """Return the request code of a short frame."""
     if len(frame) > KIND_FRAME_BYTES_MAX:
         return None
     try:

@@ -22,7 +22,7 @@ GC_THRESHOLDS = (20_000, 2, 500)
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Runs ``main`` to its end, on uvloop where it is installed."""
+    """Run ``main`` to its end, on uvloop where it is installed."""
     gc.set_threshold(*GC_THRESHOLDS)
     raise_descriptor_limit()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
@@ -30,7 +30,7 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """Returns a loop of uvloop where it is installed, else asyncio's."""
+    """Return a loop of uvloop where it is installed, else asyncio's."""
     try:
         import uvloop  # noqa: PLC0415 - not every system has it
     except ImportError:
@@ -84,11 +84,11 @@ class StopSignals:
         return self._came
 
     async def wait(self) -> int:
-        """Waits for the first signal and returns its number."""
+        """Wait for the first signal and return its number."""
         return await self._first
 
     async def unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
-        """Awaits ``work`` and returns its result.
+        """Await ``work`` and return its result.
 
         A signal cancels it: raises StoppedError unless it was done by then.
         """

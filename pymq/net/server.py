@@ -82,7 +82,7 @@ class Server(ConnectionTable["Connection"]):
         self._sweeper: asyncio.TimerHandle | None = None
 
     async def start(self, host: str, port: int) -> int:
-        """Listens on ``host:port`` (0: any free port) and returns the port. Call it once per address."""
+        """Listen on ``host:port`` (0: any free port) and return the port. Call it once per address."""
         self._loop = asyncio.get_running_loop()
         bound = await self._listeners.open(host, port, self.limits.backlog)
         if self._sweeper is None:
@@ -90,7 +90,7 @@ class Server(ConnectionTable["Connection"]):
         return bound
 
     async def stop(self) -> None:
-        """Stops listening, writes what is queued, closes every connection."""
+        """Stop listening, write what is queued, close every connection."""
         self._listeners.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
@@ -102,18 +102,18 @@ class Server(ConnectionTable["Connection"]):
     # -- turns ---------------------------------------------------------------------------------------------------
 
     def schedule_turn_end(self) -> None:
-        """Makes the turn's end run once this round of the loop is over."""
+        """Make the turn's end run once this round of the loop is over."""
         if not self._turn_scheduled and self._loop is not None:
             self._turn_scheduled = True
             self._loop.call_soon(self._end_turn)
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        """Runs ``callback`` in the next round of the loop."""
+        """Run ``callback`` in the next round of the loop."""
         if self._loop is not None:
             self._loop.call_soon(callback)
 
     def mark_dirty(self, connection: Connection) -> None:
-        """Notes that ``connection`` has answers to write at the turn's end."""
+        """Note that ``connection`` has answers to write at the turn's end."""
         self._dirty.append(connection)
         if not self._turn_scheduled:
             self.schedule_turn_end()
@@ -145,7 +145,7 @@ class Server(ConnectionTable["Connection"]):
             connection.flush()
 
     def note_time(self) -> None:
-        """Updates the time, after the loop was blocked for long: new connections must not count as idle."""
+        """Update the time, after the loop was blocked for long: new connections must not count as idle."""
         self.now_ms = self._clock.monotonic_ms()
         self.turns.skip()
 
@@ -264,7 +264,7 @@ class Connection(asyncio.Protocol):
                 rounds.end_reads(server.connections)
 
     def _serve(self, frames: list[bytes], end_s: float, *, waits_for_memory: bool = True) -> None:
-        """Handles frames until their answers reach the size of one write, or ``end_s`` is over; holds the rest.
+        """Handle frames until their answers reach the size of one write, or ``end_s`` is over; holds the rest.
 
         A few bytes can ask for a MiB, or for much work. Without the first limit one read could ask for more than the
         memory holds, without the second for more than other clients can wait.
@@ -294,13 +294,13 @@ class Connection(asyncio.Protocol):
                 return
 
     def _hold(self, frames: list[bytes]) -> None:
-        """Lets frames wait."""
+        """Let frames wait."""
         self._held.extend(frames)
         if frames:
             self._buffers.note_waiting(frames)
 
     def _rest(self, piece_bytes: int = 0) -> None:
-        """Reads and serves nothing until a later round. ``piece_bytes``: what a read brought that ended no frame."""
+        """Read and serve nothing until a later round. ``piece_bytes``: what a read brought that ended no frame."""
         if not self._is_resting and not self.closed:
             self._is_resting = True
             self._pause_reading()
@@ -308,7 +308,7 @@ class Connection(asyncio.Protocol):
             rounds.rest(self, is_heavy=rounds.is_heavy(self._heavy_until_s, self._held), piece_bytes=piece_bytes)
 
     def rest_in_frame(self) -> None:
-        """Rests if it is in the midst of a frame, or has sent none so far."""
+        """Rest if the peer is in the midst of a frame, or has sent none so far."""
         if not self._held and (self._buffers.unfinished or self._heavy_until_s == NEW):
             self._rest(PIECE_BYTES)
 
@@ -317,12 +317,12 @@ class Connection(asyncio.Protocol):
         return is_prompt(self._last_write_bytes + self._out_bytes, len(self._held))
 
     def end_rest(self, *, waits_for_memory: bool = True) -> None:
-        """Continues with the waiting frames, then with reading."""
+        """Continue with the waiting frames, then with reading."""
         self._is_resting = False
         self._serve_held(SLICE_S, waits_for_memory=waits_for_memory)
 
     def _serve_held(self, for_s: float, *, waits_for_memory: bool) -> None:
-        """Continues with the waiting frames, once the answers to earlier ones are written."""
+        """Continue with the waiting frames, once the answers to earlier ones are written."""
         if self.closed or self._paused:
             return
         frames, self._held = list(self._held), deque()
@@ -354,7 +354,7 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def pause_writing(self) -> None:
-        """Stops reading from a peer that doesn't read its answers, so that it gets no more of them."""
+        """Stop reading from a peer that doesn't read its answers, so that it gets no more of them."""
         self._paused = True
         self._pause_reading()
 
@@ -384,7 +384,7 @@ class Connection(asyncio.Protocol):
         self._buffers.release()
 
     def _serve_unread(self) -> None:
-        """Serves what came before the connection broke, as the other commits of a client that commits and leaves."""
+        """Serve what came before the connection broke, as the other commits of a client that commits and leaves."""
         if unread := take_unread(self._transport):
             self.data_received(unread)
         self._serve_held(inf, waits_for_memory=False)  # no later round will
@@ -415,7 +415,7 @@ class Connection(asyncio.Protocol):
     # -- the rest ------------------------------------------------------------------------------------------------
 
     def write(self, frame: bytes) -> None:
-        """Queues a whole frame. It leaves at the turn's end together with the others."""
+        """Queue a whole frame. It leaves at the turn's end together with the others."""
         if self.closed:
             return
         self._out.append(frame)
@@ -435,7 +435,7 @@ class Connection(asyncio.Protocol):
             self._server.mark_dirty(self)
 
     def flush(self) -> None:
-        """Writes all queued frames with one call."""
+        """Write all queued frames with one call."""
         self.out_dirty = False
         if not self._out or self._transport is None or self.closed:
             return
@@ -452,7 +452,7 @@ class Connection(asyncio.Protocol):
             self._rest()
 
     def sweep(self, now_ms: int) -> None:
-        """Closes an idle connection, or one whose frame takes too long. Ends overdue asks."""
+        """Close an idle connection, or one whose frame takes too long. Ends overdue asks."""
         if self.closed or self._transport is None:
             return
         limits, buffers = self._server.limits, self._buffers
@@ -468,21 +468,21 @@ class Connection(asyncio.Protocol):
         self._asks.sweep(now_ms)
 
     def held_bytes(self) -> int:
-        """Measures what the peer has not read; returns all that is held for it."""
+        """Measure what the peer has not read; return all that is held for it."""
         if self._transport is None:
             return 0
         self._buffers.measure_unread(self._transport)
         return self._buffers.size_bytes + self._server.budget.held_for(self)
 
     def close(self) -> None:
-        """Closes after the queued frames are written."""
+        """Close after the queued frames are written."""
         self.flush()
         self.closed = True
         if self._transport is not None:
             self._transport.close()
 
     def abort(self, reason: str) -> None:
-        """Closes at once and counts the reason."""
+        """Close at once and count the reason."""
         self._server.closed_for[reason] += 1
         self.closed = True
         transport, self._transport = self._transport, None

@@ -175,12 +175,12 @@ class StreamServer:
         return self._streams
 
     async def start(self, host: str, port: int) -> int:
-        """Listens on ``host:port`` (0: any free port) and returns the port. Raises OSError."""
+        """Listen on ``host:port`` (0: any free port) and return the port. Raises OSError."""
         self._budget.add_holders(self._holders)
         return await self._listeners.open(host, port, BACKLOG)
 
     def stop(self) -> None:
-        """Stops listening and closes every stream."""
+        """Stop listening and close every stream."""
         self._listeners.close()
         self._budget.remove_holders(self._holders)
         for stream in list(self._streams):
@@ -222,7 +222,7 @@ class SocketNetwork:
         answer.add_done_callback(answered)
 
     def close(self) -> None:
-        """Closes every stream that was or is being opened here, and gives no more answers."""
+        """Close every stream that was or is being opened here, and give no more answers."""
         self._is_closed = True
         for asking in self._asking:
             asking.cancel()

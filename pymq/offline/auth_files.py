@@ -25,7 +25,7 @@ def new_secret() -> str:
 
 
 def make_private_directory(path: Path) -> None:
-    """Makes a directory that only its owner can enter, and those above it, if they are missing. Raises UsageError."""
+    """Make a directory that only its owner can enter, and those above it, if they are missing. Raises UsageError."""
     missing = [path, *path.parents]
     try:
         # mkdir's own way gives the directories above whatever mode the umask leaves.
@@ -37,7 +37,7 @@ def make_private_directory(path: Path) -> None:
 
 
 def write_credentials(path: Path, access_key: str, secret: str) -> None:
-    """Writes a new file of credentials that only its owner can use, on the disk on return.
+    """Write a new file of credentials that only its owner can use, on the disk on return.
 
     Raises UsageError for a file that is there already, and for one that can't be written.
     """
@@ -54,7 +54,7 @@ def write_credentials(path: Path, access_key: str, secret: str) -> None:
 
 
 def make_first_user(files: Files, path: str, user: User) -> bool:
-    """Makes a user in a file of users, and the file with its directory if they are missing; True when it is a new one.
+    """Make a user in a file of users, and the file with its directory if they are missing; True when it is a new one.
 
     A user of that name stays as it is. Raises StoreError for a file that can't be read or written, UsageError for an
     entry or a directory that can't be used.
@@ -70,7 +70,7 @@ def make_first_user(files: Files, path: str, user: User) -> bool:
 
 
 def reset_administrator(files: Files, root: str, name: str, secret: str) -> bool:
-    """Makes ``name`` an enabled user of type Super of a stopped broker; True when it is a new one.
+    """Make ``name`` an enabled user of type Super of a stopped broker; True when it is a new one.
 
     Raises StoreError while a broker uses the directory ``root``, or for a table that can't be read, and UsageError for
     a directory without one.

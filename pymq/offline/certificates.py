@@ -43,7 +43,7 @@ class Authority:
     """The authority in one directory: ``ca.pem`` for everyone, ``ca.key`` for the one who makes certificates."""
 
     def __init__(self, directory: Path, now: datetime) -> None:
-        """Reads the authority of ``directory``, and makes one if there is none.
+        """Read the authority of ``directory``, and make one if there is none.
 
         Raises UsageError for files that can't be read or written, or are of another kind.
         """
@@ -63,7 +63,7 @@ class Authority:
             raise UsageError(f"{directory}: {CA_NAME}.pem or {CA_NAME}.key can't be read: {error}") from None
 
     def issue(self, name: str, hosts: Sequence[str], *, days: int, is_replaced: bool = False) -> PemFiles:
-        """Makes a certificate for servers and clients, in ``NAME.pem`` and ``NAME.key``, and returns where it is.
+        """Make a certificate for servers and clients, in ``NAME.pem`` and ``NAME.key``, and return where it is.
 
         ``name`` is its subject (CN), ``hosts`` are host names and IP addresses that clients use for a server. Raises
         UsageError for a bad name, and for files that are there, unless ``is_replaced``.
@@ -158,7 +158,7 @@ def _host(text: str) -> x509.GeneralName:
 
 
 def _replace(path: Path, data: bytes, mode: int) -> None:
-    """Writes a file that has its mode from the beginning, in one step."""
+    """Write a file that has its mode from the beginning, in one step."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     with suppress(FileNotFoundError):
         temporary.unlink()

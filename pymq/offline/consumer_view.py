@@ -83,25 +83,25 @@ class ConsumerView:
         return self._end_of_units() if self._directory.clean else self._start_by_time()
 
     def topics(self) -> list[str]:
-        """Returns the names of all topics that exist, sorted."""
+        """Return the names of all topics that exist, sorted."""
         table = self._topic_table
         if table:
             return sorted(table)
         return sorted({topic for topic, _ in (*self._queue_keys, *self.walked.queues)})
 
     def own_topics(self) -> set[str]:
-        """Returns the topics that RocketMQ names after its cluster and its broker; others may inherit from them."""
+        """Return the topics that RocketMQ names after its cluster and its broker; others may inherit from them."""
         return {topic for topic, config in self._topic_table.items() if _perm(config) & PERM_INHERIT}
 
     def broker_name(self) -> str:
-        """Returns the name that RocketMQ's broker had, empty where the tables don't say it."""
+        """Return the name that RocketMQ's broker had, empty where the tables don't say it."""
         names = [
             topic.removeprefix(_MEMBERS_PREFIX) for topic in self._topic_table if topic.startswith(_MEMBERS_PREFIX)
         ]
         return names[0] if len(names) == 1 else ""
 
     def queues_of(self, topic: str) -> list[int] | None:
-        """Returns the numbers of the queues that consumers read, None for a topic that doesn't exist."""
+        """Return the numbers of the queues that consumers read, None for a topic that doesn't exist."""
         table = self._topic_table
         if table:
             config = table.get(topic)
@@ -112,7 +112,7 @@ class ConsumerView:
         return sorted(number for name, number in keys if name == topic) or None
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """Returns a queue's first offset that is stored, and the one that its next message would get."""
+        """Return a queue's first offset that is stored, and the one that its next message would get."""
         known, walked = self._parts(topic, queue_id)
         low, high = self._offset_of(known, known.begin), self._offset_of(known, known.end)
         if not len(walked):
@@ -120,7 +120,7 @@ class ConsumerView:
         return (low if known.end > known.begin else int(walked.offsets[0])), walked.end
 
     def records(self, topic: str, queue_id: int, first: int, last: int) -> QueueRecords:
-        """Returns the records with messages in [first, last)."""
+        """Return the records with messages in [first, last)."""
         known, walked = self._parts(topic, queue_id)
         begin, end = self._number_of(known, first), self._number_of(known, last)
         if known.is_batch and end < known.end:
@@ -133,7 +133,7 @@ class ConsumerView:
         return units if not len(behind) else units.followed_by(behind)
 
     def cuts(self, topic: str, queue_id: int, first: int, last: int, places: Sequence[int]) -> list[int]:
-        """Returns, for each of the ascending physical offsets, the first offset of [first, last] that is stored there
+        """Return, for each of the ascending physical offsets, the first offset of [first, last] that is stored there
         or behind it."""
         known, walked = self._parts(topic, queue_id)
         begin, end = self._number_of(known, first), self._number_of(known, last)
@@ -150,7 +150,7 @@ class ConsumerView:
         return found
 
     def place_of(self, topic: str, queue_id: int, offset: int) -> int | None:
-        """Returns the physical offset of the first record from a queue offset on, None when there is none."""
+        """Return the physical offset of the first record from a queue offset on, None when there is none."""
         high = self.bounds(topic, queue_id)[1]
         for last in (offset + 1, high):
             records = self.records(topic, queue_id, offset, last)
@@ -159,21 +159,21 @@ class ConsumerView:
         return None
 
     def raw_record(self, topic: str, queue_id: int, offset: int) -> bytes | None:
-        """Returns the bytes of the record that holds a message, None when it is not stored."""
+        """Return the bytes of the record that holds a message, None when it is not stored."""
         records = self.records(topic, queue_id, offset, offset + 1)
         if not len(records):
             return None
         return record_bytes(self.log, int(records.places[0]), int(records.sizes[0]))
 
     def committed(self, topic: str, queue_id: int, group: str) -> int | None:
-        """Returns a consumer group's offset, None when it has none."""
+        """Return a consumer group's offset, None when it has none."""
         table = self._directory.table("consumerOffset.json").get("offsetTable")
         offsets = table.get(f"{topic}@{group}") if isinstance(table, dict) else None
         offset = offsets.get(str(queue_id)) if isinstance(offsets, dict) else None
         return offset if isinstance(offset, int) else None
 
     def close(self) -> None:
-        """Closes the files of the queues; the directory stays open."""
+        """Close the files of the queues; the directory stays open."""
         for known in self._known.values():
             known.files.close()
         self._known.clear()
@@ -200,7 +200,7 @@ class ConsumerView:
                 yield from ((topic, int(name)) for name in self._files.listdir(f"{root}/{topic}") if name.isdigit())
 
     def _parts(self, topic: str, queue_id: int) -> tuple[_Known, QueueRecords]:
-        """Returns a queue's units below the trusted end, and its records behind that."""
+        """Return a queue's units below the trusted end, and its records behind that."""
         known = self._known.get((topic, queue_id))
         if known is None:
             known = self._known[topic, queue_id] = self._settled(topic, queue_id)
@@ -222,7 +222,7 @@ class ConsumerView:
         return _Known(files, is_batch, begin, end)
 
     def _proven_end(self, files: UnitFiles, topic: str, queue_id: int, *, is_batch: bool) -> int:
-        """Returns the end of the units whose records are in the log: a crash or a copy may leave others behind them."""
+        """Return the end of the units whose records are in the log: a crash or a copy may leave others behind them."""
         is_logical = topic.startswith(_LOGICAL_QUEUE_PREFIX)
 
         def is_proven(number: int, unit: Any) -> bool:
@@ -274,7 +274,7 @@ class ConsumerView:
         return int(last["first"]) + int(last["count"])
 
     def _number_of(self, known: _Known, offset: int) -> int:
-        """Returns the number of the unit that holds a message, or the nearest one in [begin, end]."""
+        """Return the number of the unit that holds a message, or the nearest one in [begin, end]."""
         if not known.is_batch:
             return min(max(offset, known.begin), known.end)
         return known.files.search(
@@ -303,10 +303,10 @@ def _perm(config: dict[str, Any]) -> int:
 
 
 def _first_from(files: UnitFiles, begin: int, end: int, place: int) -> int:
-    """Returns the first number in [begin, end] whose unit leads to a physical offset or behind it."""
+    """Return the first number in [begin, end] whose unit leads to a physical offset or behind it."""
     return files.search(begin, end, lambda _, unit: _is_before(unit, place))
 
 
 def _is_before(unit: Any, place: int) -> bool:
-    """Returns whether a unit leads below a physical offset; blank units stand before all others."""
+    """Return whether a unit leads below a physical offset; blank units stand before all others."""
     return bool(unit["size"] == BLANK_UNIT_SIZE or unit["offset"] < place)

@@ -15,7 +15,7 @@ class DamagedRanges:
         self._starts: list[int] = []
 
     def add(self, one: Damaged) -> None:
-        """Adds a range after all others."""
+        """Add a range after all others."""
         assert not self.ranges or self.ranges[-1].end <= one.start
         self.ranges.append(one)
         self._starts.append(one.start)

@@ -86,7 +86,7 @@ class DigestCheck:
 
 
 def report_bad_block(report: Report, bad: BadBlock) -> None:
-    """Adds a block to the findings: its one wrong bit, or all of it."""
+    """Add a block to the findings: its one wrong bit, or all of it."""
     segment = bad.segment
     if bad.flip is not None:
         position, mask = bad.flip
@@ -98,7 +98,7 @@ def report_bad_block(report: Report, bad: BadBlock) -> None:
 
 
 def patch_flipped_bits(directory: Directory) -> list[tuple[SegmentFile, int, int]]:
-    """Makes the directory's log read as if every single flipped bit that a digest proves were restored.
+    """Make the directory's log read as if every single flipped bit that a digest proves were restored.
 
     The files stay unchanged. Returns (segment, position, mask) of each bit.
     """

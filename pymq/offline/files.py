@@ -44,7 +44,7 @@ class ReadOnlyFiles(NoWrites, RealFiles):
 
 
 def check_is_store(root: str, log_directory: str) -> None:
-    """Raises NotFoundError when this is not a broker's directory."""
+    """Raise NotFoundError when this is not a broker's directory."""
     if not Path(root).is_dir():
         raise NotFoundError(f"{root} is not a directory: name a broker's storePathRootDir")
     if not Path(log_directory).is_dir():
@@ -56,7 +56,7 @@ def check_is_store(root: str, log_directory: str) -> None:
 
 @contextmanager
 def held(root: str, *, while_running: bool = False) -> Iterator[bool]:
-    """Keeps brokers from starting on ``root`` during the block, without changing its ``lock`` file.
+    """Keep brokers from starting on ``root`` during the block, without changing its ``lock`` file.
 
     It takes a shared lock on the byte that a broker locks. Without a ``lock`` file it locks nothing. Yields whether a
     broker runs there now. A running broker raises StoreError, unless ``while_running`` allows it.

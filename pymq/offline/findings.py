@@ -84,25 +84,25 @@ class Report:
     def add(
         self, kind: str, text: str, path: str, position: int | None = None, physical_offset: int | None = None
     ) -> None:
-        """Counts one damage and keeps its text, up to a limit per kind."""
+        """Count one damage and keep its text, up to a limit per kind."""
         assert kind in KINDS
         self.counts[kind] = self.counts.get(kind, 0) + 1
         if self.counts[kind] <= FINDINGS_MAX:
             self.findings.append(Finding(kind, text, path, position, physical_offset))
 
     def note(self, text: str) -> None:
-        """Adds something that an operator may want to know and that is not damage."""
+        """Add something that an operator may want to know and that is not damage."""
         if len(self.notes) < NOTES_MAX:
             self.notes.append(text)
 
     def lose(self, message: LostMessage) -> None:
-        """Counts one message that can't be read any more."""
+        """Count one message that can't be read any more."""
         self.lost_count += 1
         if len(self.lost) < FINDINGS_MAX:
             self.lost.append(message)
 
     def saw(self, what: str, count: int = 1) -> None:
-        """Counts checked parts."""
+        """Count checked parts."""
         self.looked_at[what] = self.looked_at.get(what, 0) + count
 
     def as_json(self) -> dict[str, Any]:

@@ -76,7 +76,7 @@ class IndexCheck:
         self._files.append(reader)
 
     def add(self, records: Iterable[Scanned]) -> None:
-        """Takes good records, in log order."""
+        """Take good records, in log order."""
         if not self._files or self._unreadable:
             return
         self._waiting += [record for record in records if not record.sys_flag or has_index_entries(record.sys_flag)]
@@ -110,7 +110,7 @@ class IndexCheck:
             self._compare_keys(waiting_keys(keyed), lambda: _key_rows(waiting))
 
     def _compare_keys(self, keys: KeyColumns, rows: Callable[[], KeyRows]) -> None:
-        """Compares keys. ``rows`` returns the same keys as text, for entries that must be compared one by one."""
+        """Compare keys. ``rows`` returns the same keys as text, for entries that must be compared one by one."""
         hashes, offsets, times_ms = keys
         done = 0
         while done < len(hashes):
@@ -160,7 +160,7 @@ class IndexCheck:
         times_ms: NDArray[np.int64],
         start: int,
     ) -> None:
-        """Compares the entries up to the batch's last record one by one with its rows from ``start`` on."""
+        """Compare the entries up to the batch's last record one by one with its rows from ``start`` on."""
         expected: dict[tuple[int, int], int] = {}
         for key_hash, offset, store_ms in zip(
             hashes[start:].tolist(), offsets[start:].tolist(), times_ms[start:].tolist(), strict=True
@@ -235,7 +235,7 @@ class IndexCheck:
     # -- the end ------------------------------------------------------------------------------------------------
 
     def finish(self, log_end: int) -> None:
-        """Compares the waiting keys, then entries beyond the log's end, then every file's slots and chains."""
+        """Compare the waiting keys, then entries beyond the log's end, then every file's slots and chains."""
         if not self._files and not self._unreadable:
             self._report.note("there are no index files: messages can't be looked up by key")
             return
@@ -317,7 +317,7 @@ class _ChainCheck:
         return newest == 0 and slot >= self._file.count
 
     def _check_entries(self, first: int, newest: NDArray[np.int32]) -> None:
-        """Compares the entries of one piece with the entry before each; ``newest`` keeps state per slot over all
+        """Compare the entries of one piece with the entry before each; ``newest`` keeps state per slot over all
         pieces."""
         import numpy as np  # noqa: PLC0415
 

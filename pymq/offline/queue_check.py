@@ -118,7 +118,7 @@ class QueueCheck:
         return queue
 
     def _find_start(self, queue: CheckedQueue, reader: QueueFilesReader) -> None:
-        """Find the queue's first record in the log. A damaged unit may lead there from among those of deleted ones."""
+        """Find the queue's first record in the log. A damaged unit may lead there from among deleted units."""
         queue.next = reader.first_in_log(self._log.start)
         while queue.next < reader.end:
             physical_offset, _, _ = reader.unit(queue.next)
@@ -161,7 +161,7 @@ class QueueCheck:
         return all(same) or (is_alone and sum(same) == 2 and differing_bits.bit_count() <= 1)
 
     def add(self, records: Iterable[Scanned]) -> None:
-        """Takes good records, in log order."""
+        """Take good records, in log order."""
         queues, settings, pack = self._queues, self._settings, UNIT.pack
         for record in records:
             if record.sys_flag and not has_queue_unit(record.sys_flag):
@@ -248,7 +248,7 @@ class QueueCheck:
             self._suspect(queue, record)
 
     def _suspect(self, queue: CheckedQueue, record: Scanned) -> None:
-        """Takes a record that does not continue its queue. Two that follow each other prove that the queue is wrong."""
+        """Take a record that does not continue its queue. Two that follow each other prove that the queue is wrong."""
         before, queue.suspect = queue.suspect, record
         if before is not None and before.queue_offset + 1 == record.queue_offset:
             text = f"{queue.name} ends at {queue.next}, but the log goes on at {before.queue_offset}"
@@ -261,7 +261,7 @@ class QueueCheck:
         self._disown(record, f"has offset {record.queue_offset} of {queue.name}, where {queue.next} comes next")
 
     def _gap_is_true(self, queue: CheckedQueue, record: Scanned, physical_offset: int, size: int) -> bool:
-        """Return whether the queue itself skipped offsets, or their records may be among the damaged ones."""
+        """Return whether the queue itself skipped offsets, or their records may be among the damaged records."""
         assert queue.reader is not None
         if (physical_offset, size) == (record.offset, record.size):
             return True
@@ -368,7 +368,7 @@ class QueueCheck:
             self._blame(queue, offset, physical_offset)
 
     def _blame(self, queue: CheckedQueue, offset: int, physical_offset: int) -> None:
-        """Reports a unit that leads to no record of its queue: either it is wrong, or the record's head is."""
+        """Report a unit that leads to no record of its queue: either it is wrong, or the record's head is."""
         record = record_at(self._log, physical_offset) if physical_offset >= self._log.start else None
         if record is None:
             self._report_unit(queue, offset, f"leads to {physical_offset}, where no record starts", 0, None)
@@ -388,7 +388,7 @@ class QueueCheck:
     # -- the end ------------------------------------------------------------------------------------------------
 
     def finish(self, log_end: int) -> None:
-        """Compares the waiting units, examines units after the last record, and sums up."""
+        """Compare the waiting units, examines units after the last record, and sums up."""
         self._log_end = log_end
         self._batches.finish(log_end)
         self._compare_all()

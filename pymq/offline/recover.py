@@ -130,12 +130,12 @@ class Recovery:
         self.outcome = RecoveryOutcome(root, self._facts, self._log.chunk_bytes)
 
     def compare(self) -> RecoveryOutcome:
-        """Compares the logs and changes nothing. Raises OSError, PymqError."""
+        """Compare the logs and change nothing. Raises OSError, PymqError."""
         self._compare()
         return self.outcome
 
     def run(self, *, force: bool = False) -> RecoveryOutcome:
-        """Rebuilds the directory. ``force`` does so even if the two logs seem to be of different brokers.
+        """Rebuild the directory. ``force`` does so even if the two logs seem to be of different brokers.
 
         Raises UsageError for a directory that is not this source's, StoreError, OSError, PymqError.
         """
@@ -173,7 +173,7 @@ class Recovery:
         return [int(name) for name in names if len(name) == 20 and name.isdigit()]
 
     def _check_segments(self) -> None:
-        """Raises UsageError for segments unlike the source's, and for a hole that the source can't fill."""
+        """Raise UsageError for segments unlike the source's, and for a hole that the source can't fill."""
         size = self._facts.segment_size_bytes
         if self._facts.log_start >= self._facts.log_end:
             raise UsageError(f"the log of {self._facts.address} is empty: choose another source")
@@ -196,7 +196,7 @@ class Recovery:
                 )
 
     def _check_names(self) -> None:
-        """Raises UsageError when the topic table lacks the topics that the source's broker has by its own and its
+        """Raise UsageError when the topic table lacks the topics that the source's broker has by its own and its
         cluster's name."""
         directory = self._open()
         try:
@@ -270,7 +270,7 @@ class Recovery:
         return open_directory(self._files, self._root, self._log_directory, self._options)
 
     def _finish(self, tables: dict[str, bytes]) -> None:
-        """Checks everything and drops what derives from the log and does not fit it; then epochs and checkpoint."""
+        """Check everything and drop what derives from the log and does not fit it; then epochs and checkpoint."""
         outcome = self.outcome
         directory = self._open()
         with closing(directory):

@@ -99,7 +99,7 @@ class LocalLog:
     # -- comparing -------------------------------------------------------------------------------------------------
 
     def compare(self, source: LogSource, start: int, advance: Advance) -> ChunkCounts:
-        """Compares one segment with the source's. Raises OSError, PymqError."""
+        """Compare one segment with the source's. Raises OSError, PymqError."""
         counts = ChunkCounts()
         with self._opened(start) as segment:
             for chunk in self._chunks(source, start):
@@ -149,7 +149,7 @@ class LocalLog:
     # -- taking over -----------------------------------------------------------------------------------------------
 
     def mend(self, source: LogSource, start: int, advance: Advance) -> Fetched:
-        """Makes one segment equal to the source's, and durable. Raises OSError, PymqError.
+        """Make one segment equal to the source's, and durable. Raises OSError, PymqError.
 
         Chunks are written one by one. After a crash the next try finds the finished ones equal. A compressed segment
         becomes a plain one, which replaces it when it is complete.
@@ -182,7 +182,7 @@ class LocalLog:
         return fetched
 
     def truncate_beyond(self) -> list[str]:
-        """Moves the bytes beyond the source's end to files of their own; returns their paths. Raises OSError.
+        """Move the bytes beyond the source's end to files of their own; return their paths. Raises OSError.
 
         For a log that is not the source's: its remaining bytes would be unreadable.
         """
@@ -240,7 +240,7 @@ class LocalLog:
         return data
 
     def _keep(self, segment: SegmentFile, start: int, end: int) -> str:
-        """Saves the bytes to be replaced in a file.
+        """Save the bytes to be replaced in a file.
 
         A file of an earlier try stays, because it holds the original bytes.
         """
@@ -270,7 +270,7 @@ def _state(data: bytes, chunk: Chunk) -> str:
 
 
 def _copy(segment: SegmentFile, at: int, file: File, begin: int, end: int | None = None) -> None:
-    """Copies the segment's bytes from ``at`` to ``end`` (None: all), piece by piece, to position ``at - begin`` on."""
+    """Copy the segment's bytes from ``at`` to ``end`` (None: all), piece by piece, to position ``at - begin`` on."""
     end = segment.size if end is None else end
     while at < end:
         data = segment.read(at, min(CHUNK_BYTES_MAX, end - at))

@@ -16,13 +16,13 @@ from pymq.store.disk.json_table import JsonTable
 from pymq.store.integrity.digest_file import DigestFiles
 from pymq.store.queue.deleted_topics import DELETED_TOPICS_FILE, DeletedTopics
 from pymq.store.queue.queue_table import BATCH_QUEUES
-from pymq.store.replica.epoch_table import ENTRIES, EPOCH_HISTORY_FILE, FORMER_FILE, epoch_table
+from pymq.store.replica.epoch_table import ENTRIES, EPOCH_HISTORY_FILE, epoch_table
 
 QUEUES, INDEX, DIGESTS = "consumequeue", "index", "digests"
 
 
 def take_tables(files: Files, root: str, tables: dict[str, bytes]) -> list[str]:
-    """Writes the tables that are missing here, or damaged together with their backups; returns their names.
+    """Write the tables that are missing here, or damaged together with their backups; return their names.
 
     Readable tables stay, because they may be newer. Raises StoreError, OSError.
     """
@@ -38,7 +38,7 @@ def take_tables(files: Files, root: str, tables: dict[str, bytes]) -> list[str]:
 
 
 def take_deletions(files: Files, root: str, ends: dict[str, int]) -> None:
-    """Records the deletions, so that a topic that was created again does not begin with old messages.
+    """Record the deletions, so that a topic that was created again does not begin with old messages.
 
     Records of a topic below its offset belong to no queue. Raises StoreError, OSError.
     """
@@ -65,7 +65,7 @@ def _parsed(name: str, raw: bytes) -> dict[str, Any]:
 
 
 def drop_all(files: Files, root: str) -> None:
-    """Removes everything that derives from a log that another one replaces. Raises OSError."""
+    """Remove everything that derives from a log that another one replaces. Raises OSError."""
     for name in (QUEUES, BATCH_QUEUES, INDEX, DIGESTS):
         if files.is_dir(f"{root}/{name}"):
             files.remove_tree(f"{root}/{name}")
@@ -75,7 +75,7 @@ def drop_all(files: Files, root: str) -> None:
 
 
 def drop_what_does_not_fit(files: Files, directory: Directory, found: Report, *, is_whole: bool) -> list[str]:
-    """Removes queues, index and digests with damage, and returns their names; the next start rebuilds them.
+    """Remove queues, index and digests with damage, and return their names; the next start rebuilds them.
 
     While the log itself is damaged they stay, because they show what was there. ``is_whole`` is true when another
     broker has every byte of the log, too. Raises OSError.
@@ -104,7 +104,7 @@ def _remove(files: Files, directory: Directory, name: str) -> None:
 
 
 def renew_checkpoint(files: Files, directory: Directory, found: Report, dropped: list[str]) -> None:
-    """Marks the whole log as durable, and queues and index as far as they still exist. Raises OSError."""
+    """Mark the whole log as durable, and queues and index as far as they still exist. Raises OSError."""
     before = directory.checkpoint
     start = directory.log.start
     durable = before.durable
@@ -121,14 +121,14 @@ def renew_checkpoint(files: Files, directory: Directory, found: Report, dropped:
 def take_epoch_history(
     files: Files, root: str, tables: dict[str, bytes], beyond_bytes: int, differing: int, notes: list[str]
 ) -> None:
-    """Takes the source's epochs along with its log, unless bytes beyond the source's end are from elsewhere.
+    """Take the source's epochs along with its log, unless bytes beyond the source's end are from elsewhere.
 
     Raises StoreError, OSError.
     """
-    path, former = f"{root}/config/{EPOCH_HISTORY_FILE}", f"{root}/config/{FORMER_FILE}"
+    path = f"{root}/config/{EPOCH_HISTORY_FILE}"
     if beyond_bytes:
-        if differing and any(map(files.exists, (path, former))):
-            for name in (path, path + ".bak", former, former + ".bak"):
+        if differing and files.exists(path):
+            for name in (path, path + ".bak"):
                 if files.exists(name):
                     files.remove(name)
             files.sync_dir(f"{root}/config")

@@ -72,7 +72,7 @@ class RepairReport:
 
 
 def check_target(files: Files, source: str, target: str) -> None:
-    """Raises UsageError when ``target`` is not empty, or lies inside the source directory, which stays unchanged."""
+    """Raise UsageError when ``target`` is not empty, or lies inside the source directory, which stays unchanged."""
     if f"{target}/".startswith(f"{source}/"):
         raise UsageError(f"{target} lies inside {source}, which a repair leaves unchanged: name a directory elsewhere")
     if files.exists(target) and (not files.is_dir(target) or files.listdir(target)):
@@ -82,7 +82,7 @@ def check_target(files: Files, source: str, target: str) -> None:
 def repair(
     directory: Directory, files: Files, target: str, clock: Clock, advance: Callable[[int], None] | None = None
 ) -> RepairReport:
-    """Reads ``directory``, writes ``target``. Raises UsageError, NotFoundError, StoreError, OSError.
+    """Read ``directory``, write ``target``. Raises UsageError, NotFoundError, StoreError, OSError.
 
     The log is read twice and written once; ``advance`` gets the bytes of the first read and of the write.
     """
@@ -193,7 +193,7 @@ def _lost_rows(rebuilt: Rebuilt) -> list[dict[str, Any]]:
 
 
 def _copy_rest(directory: Directory, files: Files, target: str, report: RepairReport) -> None:
-    """Copies tables, a bad one from its backup, and other parts' files (timers, static topics)."""
+    """Copy tables, a bad one from its backup, and other parts' files (timers, static topics)."""
     for name in directory.files.listdir(directory.root):
         source = f"{directory.root}/{name}"
         if name not in _NOT_COPIED and source != directory.log_directory:
@@ -253,7 +253,7 @@ def _copy_file(source_files: Files, source: str, files: Files, target: str) -> N
 
 
 def _open_once(files: Files, target: str, clock: Clock, settings: StoreSettings) -> None:
-    """Opens the new directory as a broker would: builds the index, and proves that it opens without a loss."""
+    """Open the new directory as a broker would: builds the index, and proves that it opens without a loss."""
     store = MessageStore(root=target, files=files, clock=clock, settings=settings)
     opened = store.open()
     store.insert_waiting_keys()

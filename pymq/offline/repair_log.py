@@ -24,7 +24,7 @@ class LostRange(NamedTuple):
 def copy_log(
     source: LogFiles, end: int, files: Files, directory: str, advance: Callable[[int], None] | None = None
 ) -> None:
-    """Writes every segment below ``end`` to ``directory``; missing bytes and those beyond ``end`` are zeros.
+    """Write every segment below ``end`` to ``directory``; missing bytes and those beyond ``end`` are zeros.
 
     Raises OSError.
     """
@@ -51,7 +51,7 @@ def _copy_segment(source: LogFiles, start: int, end: int, target: File, advance:
 
 
 def fill_ranges(source: LogFiles, ranges: list[LostRange], files: Files, directory: str) -> list[LostRange]:
-    """Replaces the ranges in the copied log; returns the resulting ranges: joined, at most one per segment.
+    """Replace the ranges in the copied log; return the resulting ranges: joined, at most one per segment.
 
     A range that is too short for a record includes the record after it.
     """

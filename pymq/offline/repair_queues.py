@@ -124,7 +124,7 @@ class _Builder:
         return queue
 
     def finish(self) -> None:
-        """Ends each queue where it ended before, even if its last records, or all, are lost."""
+        """End each queue where it ended before, even if its last records, or all, are lost."""
         self._finish_batches()
         for (topic, queue_id), limits in self._limits.items():
             if limits.end == 0:

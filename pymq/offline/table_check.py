@@ -18,7 +18,7 @@ TABLES_MEMBER = {
 
 
 def check_tables(directory: Directory, report: Report) -> None:
-    """Checks that every table that was saved is there and parses, and that those PyMQ reads have their member."""
+    """Check that every table that was saved is there and parses, and that those PyMQ reads have their member."""
     config = f"{directory.root}/config"
     for name in directory.files.listdir(config) if directory.files.is_dir(config) else []:
         if not name.removesuffix(".bak").endswith(".json"):
@@ -70,7 +70,7 @@ def _backup(directory: Directory, path: str) -> str:
 
 
 def check_checkpoint(directory: Directory, report: Report, last_store_ms: int) -> None:
-    """Checks the checkpoint's size, and that it claims nothing that is missing.
+    """Check the checkpoint's size, and that it claims nothing that is missing.
 
     ``last_store_ms``: the latest record's.
     """

@@ -20,7 +20,7 @@ class UnitFiles:
     """
 
     def __init__(self, files: Files, directory: str, kind: np.dtype[Any]) -> None:
-        """Raises OSError."""
+        """Raise OSError."""
         self._files = files
         self._directory = directory
         self._kind = kind
@@ -45,18 +45,18 @@ class UnitFiles:
         return self._ends[-1] if self._ends else 0
 
     def used_end(self) -> int:
-        """Returns the number behind the last unit that was written."""
+        """Return the number behind the last unit that was written."""
         for first, last in zip(reversed(self._starts), reversed(self._ends), strict=True):
             if self.unit(first)["size"] > 0:
                 return self.search(first, last, lambda _, unit: unit["size"] > 0)
         return self.begin
 
     def unit(self, number: int) -> Any:
-        """Returns one unit."""
+        """Return one unit."""
         return self.read(number, number + 1)[0]
 
     def read(self, first: int, last: int) -> NDArray[Any]:
-        """Returns the units [first, last), all of which must be in files."""
+        """Return the units [first, last), all of which must be in files."""
         parts = []
         while first < last:
             place = bisect_right(self._starts, first) - 1
@@ -69,7 +69,7 @@ class UnitFiles:
         return parts[0] if len(parts) == 1 else np.concatenate(parts or [np.empty(0, self._kind)])
 
     def search(self, first: int, last: int, belongs: Callable[[int, Any], bool]) -> int:
-        """Returns the first number in [first, last) whose unit ``belongs`` is false for, else ``last``.
+        """Return the first number in [first, last) whose unit ``belongs`` is false for, else ``last``.
 
         It is called with a number and its unit, and is true for the first units of the range only.
         """
@@ -82,7 +82,7 @@ class UnitFiles:
         return first
 
     def close(self) -> None:
-        """Closes the file that was read last."""
+        """Close the file that was read last."""
         if self._open is not None:
             self._open[1].close()
             self._open = None

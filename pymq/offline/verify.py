@@ -51,7 +51,7 @@ class Verification:
         return self.queues.bad_records
 
     def run(self) -> Report:
-        """Reads everything and returns the findings."""
+        """Read everything and return the findings."""
         self._directory.files.look_at_all()
         self._check_files()
         from pymq.offline.bulk_walk import walk_bulk  # noqa: PLC0415 - loads numpy
@@ -93,7 +93,7 @@ class Verification:
                 self.report.note(f"{segment.path} holds nothing yet")
 
     def _check_digests(self, segment: SegmentFile) -> None:
-        """Checks a segment's digests once, right before its records are read, so that its bytes are read from disk
+        """Check a segment's digests once, right before its records are read, so that its bytes are read from disk
         once."""
         if segment.start not in self._digested:
             self._digested.add(segment.start)

@@ -41,7 +41,7 @@ class QueueRecords(NamedTuple):
         return int(self.offsets[-1] + self.counts[-1]) if len(self.offsets) else 0
 
     def followed_by(self, others: QueueRecords) -> QueueRecords:
-        """Returns these records and those that come after them; tags codes that only some have are left out."""
+        """Return these records and the records after them; tags codes that only some records have are left out."""
         return QueueRecords(
             np.concatenate((self.offsets, others.offsets)),
             np.concatenate((self.counts, others.counts)),
@@ -50,7 +50,7 @@ class QueueRecords(NamedTuple):
         )
 
     def part(self, which: slice | NDArray[Any]) -> QueueRecords:
-        """Returns some of the records."""
+        """Return some of the records."""
         codes = None if self.tags_codes is None else self.tags_codes[which]
         return QueueRecords(self.offsets[which], self.counts[which], self.places[which], self.sizes[which], codes)
 
@@ -64,7 +64,7 @@ class WalkedLog(NamedTuple):
 
 
 def walk_queues(log: LogFiles, start: int, deleted_ends: Mapping[str, int]) -> WalkedLog:
-    """Walks the log from ``start`` on and returns what a broker's queues would get. Raises OSError.
+    """Walk the log from ``start`` on and return what a broker's queues would get. Raises OSError.
 
     ``deleted_ends`` has the physical offsets below which the records of deleted topics don't count.
     """

@@ -1,4 +1,4 @@
-"""A sink that archives topics: the export of :mod:`pymq.spark.export`, in the pipeline's Spark session.
+"""A sink that archives topics: the export of :mod:`pymq.spark.export.export`, in the pipeline's Spark session.
 
 Its directory is what ``pymq spark-export`` writes, so ``--archive`` of other commands joins it with the broker. Its
 place is in its own log, not in the pipeline's checkpoint.
@@ -17,9 +17,10 @@ from pymq.clock import Clock, SystemClock
 from pymq.errors import PymqError
 from pymq.pipeline.model import AVAILABLE_NOW, Pipeline, Sink, Source
 from pymq.pipeline.report import BATCHES_KEPT, Batch
-from pymq.spark import export
-from pymq.spark.options import ExportOptions, ExportSummary, NoProgress
-from pymq.spark.places import expanded
+from pymq.spark.export import export
+from pymq.spark.export.options import ExportOptions, ExportSummary
+from pymq.spark.places.places import expanded
+from pymq.spark.session.job_progress import NoProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +33,7 @@ INTERVAL_MIN_S = 0.1
 
 
 def export_options(pipeline: Pipeline, source: Source, sink: Sink) -> ExportOptions:
-    """Returns the export that a sink of the format ``archive`` is."""
+    """Return the export that a sink of the format ``archive`` is."""
     follow = pipeline.trigger != AVAILABLE_NOW
     options = ExportOptions(
         namesrv=pipeline.namesrv,
@@ -53,7 +54,7 @@ def export_options(pipeline: Pipeline, source: Source, sink: Sink) -> ExportOpti
 
 
 def interval_s(trigger: str) -> float:
-    """Returns the seconds of a trigger such as ``10 seconds``, at least :data:`INTERVAL_MIN_S`."""
+    """Return the seconds of a trigger such as ``10 seconds``, at least :data:`INTERVAL_MIN_S`."""
     found = _INTERVAL.fullmatch(trigger)
     assert found is not None  # load.py
     return max(INTERVAL_MIN_S, int(found["count"]) * _PARTS[found["part"]] * _UNITS_S[found["unit"]])
@@ -63,7 +64,7 @@ class Archive(NoProgress):
     """The running archive of a sink: an export in a thread of its own."""
 
     def __init__(self, label: str, options: ExportOptions, spark: SparkSession, clock: Clock | None = None) -> None:
-        """Starts it."""
+        """Start it."""
         self._label = label
         self._options = options
         self._spark = spark
@@ -84,7 +85,7 @@ class Archive(NoProgress):
             raise self._error
 
     def stop(self) -> None:
-        """Ends it at once. Tasks that have finished are committed."""
+        """End it at once. Tasks that have finished are committed."""
         self._stop.set()
         if self._thread.is_alive():
             self._spark.sparkContext.cancelAllJobs()
@@ -94,11 +95,11 @@ class Archive(NoProgress):
         return list(self._batches)
 
     def topics(self, behind: Mapping[str, int], rows: Mapping[str, int]) -> None:
-        """Takes what the topics are behind, after a look and after a commit."""
+        """Take what the topics are behind, after a look and after a commit."""
         self._behind = sum(behind.values())
 
     def batch(self, rows: int, seconds: float) -> None:
-        """Takes a batch that is committed."""
+        """Take a batch that is committed."""
         now = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
         self._batches.append(
             Batch(

@@ -14,12 +14,12 @@ MARK = "pipeline.json"
 
 
 def directory_of(pipeline: Pipeline) -> Path:
-    """Returns the checkpoint directory; a path that isn't absolute begins at the working directory."""
+    """Return the checkpoint directory; a path that isn't absolute begins at the working directory."""
     return Path(pipeline.checkpoint).absolute()
 
 
 def claim(pipeline: Pipeline) -> None:
-    """Writes the mark, or checks the one that is there.
+    """Write the mark, or check the one that is there.
 
     Raises UnsafeError when the directory is another pipeline's, or when this one has other sources than before: the
     offsets there would then be of other topics.
@@ -43,7 +43,7 @@ def claim(pipeline: Pipeline) -> None:
             now = ours["sources"].get(name, "gone")
             raise UnsafeError(
                 f"checkpoint {directory} has offsets of source {name} as {read}, and the source is {now} now: "
-                "name another directory to begin anew"
+                "name another directory to begin again"
             )
 
 

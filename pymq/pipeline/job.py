@@ -15,12 +15,12 @@ from pymq.pipeline.load import PipelineFile, parse_watermark
 from pymq.pipeline.model import AVAILABLE_NOW, Options, Pipeline, Sink, Source
 from pymq.pipeline.toml_lines import KeyPath
 from pymq.pipeline.works import QueryWork, Watcher, Work, stop_all, wait
-from pymq.spark import gateway
-from pymq.spark.error_texts import LAST_LINE
-from pymq.spark.failures import translated
-from pymq.spark.interruptible import run_interruptibly
-from pymq.spark.masters import check_master
-from pymq.spark.shipping import prepare_executors
+from pymq.spark.session import gateway
+from pymq.spark.session.error_texts import LAST_LINE
+from pymq.spark.session.failures import translated
+from pymq.spark.session.interruptible import run_interruptibly
+from pymq.spark.session.masters import check_master
+from pymq.spark.session.shipping import prepare_executors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,7 +40,7 @@ class Table(NamedTuple):
 
 @contextmanager
 def opened(file: PipelineFile) -> Iterator[Job]:
-    """Starts Spark, analyzes the pipeline and yields it.
+    """Start Spark, analyzes the pipeline and yield it.
 
     Raises PipelineFileError, UnreachableError, SparkStartError.
     """
@@ -56,7 +56,7 @@ class Job:
     """A pipeline whose tables Spark knows. :meth:`run` runs its sinks."""
 
     def __init__(self, file: PipelineFile, spark: SparkSession) -> None:
-        """Raises PipelineFileError when Spark refuses a source or a query."""
+        """Raise PipelineFileError when Spark refuses a source or a query."""
         self._file = file
         self._spark = spark
         self._frames: dict[str, DataFrame] = {}
@@ -78,11 +78,11 @@ class Job:
         return self._file.pipeline
 
     def tables(self) -> list[Table]:
-        """Returns the sources and steps with their columns, in the file's order."""
+        """Return the sources and steps with their columns, in the file's order."""
         return [Table(name, list(frame.dtypes), frame.isStreaming) for name, frame in self._frames.items()]
 
     def run(self, watch: Watcher) -> None:
-        """Runs all sinks: until Ctrl-C, or until all that was there at the start is written (``available-now``).
+        """Run all sinks: until Ctrl-C, or until all that was there at the start is written (``available-now``).
 
         ``watch`` gets each finished batch once. When one sink fails, the others are stopped and its error is raised.
         Ctrl-C ends the queries at once; the next run continues at their checkpoints, and writes each row of files once.
@@ -141,7 +141,7 @@ class Job:
 
     @contextmanager
     def _refusals_at(self, path: KeyPath) -> Iterator[None]:
-        """Turns what Spark refuses within the block into an error that names the line."""
+        """Turn what Spark refuses within the block into an error that names the line."""
         from pyspark.errors import AnalysisException, ParseException
 
         try:
@@ -153,7 +153,7 @@ class Job:
 
 
 def _reason(text: str) -> str:
-    """Returns the sentence of Spark's refusal, without its class, position and query."""
+    """Return the sentence of Spark's refusal, without its class, position and query."""
     if raised := LAST_LINE.findall(text):
         return str(raised[-1][1])  # of a source in Python
     lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -183,7 +183,7 @@ def _read(spark: SparkSession, source: Source, pipeline: Pipeline) -> DataFrame:
 
 
 def _with_body(frame: DataFrame, source: Source) -> DataFrame:
-    """Gives the column ``body`` the form that the source asks for."""
+    """Give the column ``body`` the form that the source asks for."""
     if source.body == "text":
         return frame.withColumn("body", frame["body"].cast("string"))
     if source.body == "json":
@@ -199,7 +199,7 @@ def _with_body(frame: DataFrame, source: Source) -> DataFrame:
 
 
 def _shaped(sink: Sink, frame: DataFrame) -> DataFrame:
-    """Returns a sink's rows: those of a topic have a ``body``, which is JSON of all columns when the table has none."""
+    """Return a sink's rows. Rows of a topic have a ``body``, which is JSON of all columns when the table has none."""
     if sink.topic is None:
         return frame
     from pyspark.sql import functions
@@ -225,5 +225,5 @@ def _target(sink: Sink, pipeline: Pipeline) -> tuple[str, dict[str, str]]:
 
 
 def _place(path: str) -> str:
-    """Returns a path as Spark's JVM, which has another working directory, finds it."""
+    """Return a path as Spark's JVM, which has another working directory, finds it."""
     return path if "://" in path else str(Path(path).absolute())

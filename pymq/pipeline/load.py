@@ -16,9 +16,9 @@ from pymq.errors import NotFoundError, UsageError
 from pymq.pipeline.model import ARCHIVE_OPTIONS, AVAILABLE_NOW, Pipeline, Sink, Source, Step
 from pymq.pipeline.sql_names import tables_of
 from pymq.pipeline.toml_lines import KeyPath, line_of, lines_of
-from pymq.spark.directories import is_url
-from pymq.spark.object_paths import ObjectPath
-from pymq.spark.options import PARTITION_LEVELS
+from pymq.spark.export.options import PARTITION_LEVELS
+from pymq.spark.places.directories import is_url
+from pymq.spark.places.object_paths import ObjectPath
 
 FILE_BYTES_MAX = 1 << 20
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
@@ -40,7 +40,7 @@ class PipelineFile:
     """A file that was read: the pipeline, and where in the file its parts are."""
 
     def __init__(self, path: Path, text: str) -> None:
-        """Raises PipelineFileError with the first thing that is wrong."""
+        """Raise PipelineFileError with the first thing that is wrong."""
         self.path = path
         self._lines: dict[KeyPath, int] = {}
         self.pipeline = self._parse(text)
@@ -48,13 +48,13 @@ class PipelineFile:
             raise self.error(at, reason)
 
     def changed(self, values: dict[str, Any]) -> PipelineFile:
-        """Returns this file with other values of some keys. They are the operator's, so nothing is checked."""
+        """Return this file with other values of some keys. They are the operator's, so nothing is checked."""
         other = copy.copy(self)
         other.pipeline = msgspec.structs.replace(self.pipeline, **values)
         return other
 
     def error(self, at: KeyPath, reason: str) -> PipelineFileError:
-        """Returns an error about the value at this path of the file."""
+        """Return an error about the value at this path of the file."""
         return PipelineFileError(f"{self.path}:{line_of(self._lines, at)}: {reason}")
 
     def _parse(self, text: str) -> Pipeline:
@@ -87,7 +87,7 @@ class PipelineFile:
 
 
 def read_pipeline(path: Path) -> PipelineFile:
-    """Reads a file. Raises PipelineFileError, or NotFoundError when it can't be read."""
+    """Read a file. Raises PipelineFileError, or NotFoundError when it can't be read."""
     try:
         with path.open("rb") as file:
             content = file.read(FILE_BYTES_MAX + 1)
@@ -103,7 +103,7 @@ def read_pipeline(path: Path) -> PipelineFile:
 
 
 def parse_watermark(text: str) -> tuple[str, str]:
-    """Returns column and delay of ``"at 10 minutes"``. Raises ValueError."""
+    """Return column and delay of ``"at 10 minutes"``. Raises ValueError."""
     found = _WATERMARK.fullmatch(text)
     if found is None:
         raise ValueError(text)
@@ -111,7 +111,7 @@ def parse_watermark(text: str) -> tuple[str, str]:
 
 
 def _path_of(text: str) -> KeyPath:
-    """Turns msgspec's ``.source[0].topic`` into a path."""
+    """Turn msgspec's ``.source[0].topic`` into a path."""
     return tuple(int(index) if index.isdigit() else name for index, name in _STEP_OF_PATH.findall(text))
 
 
@@ -120,7 +120,7 @@ def _keys_of(kind: type[msgspec.Struct]) -> list[str]:
 
 
 def _wrong(pipeline: Pipeline) -> Iterator[tuple[KeyPath, str]]:
-    """Yields what is wrong, with its place, beyond names and types of keys."""
+    """Yield what is wrong, with its place, beyond names and types of keys."""
     if not _NAME.fullmatch(pipeline.name):
         yield ("name",), _bad_name(pipeline.name)
     if pipeline.trigger != AVAILABLE_NOW and not _INTERVAL.fullmatch(pipeline.trigger):

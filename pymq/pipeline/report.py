@@ -58,7 +58,7 @@ class History:
         self._queues.setdefault(batch.sink, Counter()).update(batch.queue_rows)
 
     def sinks(self) -> list[str]:
-        """Returns the sinks that finished a batch."""
+        """Return the sinks that finished a batch."""
         return list(self._kept)
 
     def kept(self, sink: str) -> Sequence[Batch]:
@@ -68,29 +68,29 @@ class History:
         return self._kept[sink][-1]
 
     def rows(self, sink: str) -> int:
-        """Returns how many rows its query has read."""
+        """Return how many rows its query has read."""
         return self._rows.get(sink, 0)
 
     def batches(self, sink: str) -> int:
         return self._counts.get(sink, 0)
 
     def queue_rows(self, sink: str) -> Mapping[str, int]:
-        """Returns how many rows its query has read of each queue."""
+        """Return how many rows its query has read of each queue."""
         return self._queues.get(sink, _NO_QUEUES)
 
     def behind(self, sink: str) -> int | None:
-        """Returns what was stored and not read after the last batch; None when that is not known."""
+        """Return what was stored and not read after the last batch; None when that is not known."""
         return self._kept[sink][-1].behind_rows if sink in self._kept else None
 
 
 def write_report(path: Path, name: str, history: History) -> None:
-    """Writes the page. Raises OSError."""
+    """Write the page. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page(name, history), encoding="utf-8")
 
 
 def page(name: str, history: History) -> str:
-    """Returns the page's HTML: a table of all sinks, and charts for each."""
+    """Return the page's HTML: a table of all sinks, and charts for each."""
     title = f"Pipeline {html.escape(name)}"
     rows = "".join(_row(sink, history) for sink in history.sinks())
     charts = "".join(_charts(sink, history) for sink in history.sinks())
@@ -122,7 +122,7 @@ def _row(sink: str, history: History) -> str:
 
 
 def _period(history: History) -> str:
-    """Returns from when to when the batches are, as far as their times are known."""
+    """Return from when to when the batches are, as far as their times are known."""
     times = sorted(batch.timestamp for sink in history.sinks() for batch in history.kept(sink))
     return f"{_shown_time(times[0])} to {_shown_time(times[-1])} UTC" if times else ""
 
@@ -146,7 +146,7 @@ def _charts(sink: str, history: History) -> str:
 
 
 def _chart(title: str, values: Sequence[tuple[Batch, float]]) -> str:
-    """Returns a line chart of the batches in order; its vertical axis goes from 0 to a round number."""
+    """Return a line chart of the batches in order; its vertical axis goes from 0 to a round number."""
     top = round_up(max(value for _, value in values))
     height = _HEIGHT - _TOP - _BOTTOM
     step = (_WIDTH - _LEFT - _RIGHT) / max(1, len(values) - 1)
@@ -173,7 +173,7 @@ def _chart(title: str, values: Sequence[tuple[Batch, float]]) -> str:
 
 
 def round_up(value: float) -> float:
-    """Returns the next number of one digit, and zeros, that is not less; 1 for 0."""
+    """Return the next number of one digit, and zeros, that is not less; 1 for 0."""
     if value <= 0:
         return 1.0
     unit = 10.0 ** math.floor(math.log10(value))
@@ -181,7 +181,7 @@ def round_up(value: float) -> float:
 
 
 def _bars(queues: Mapping[str, int]) -> str:
-    """Returns a bar for each of the queues with the most rows, so that a skew shows."""
+    """Return a bar for each of the queues with the most rows, so that a skew shows."""
     shown = sorted(queues.items(), key=lambda item: (-item[1], item[0]))[:QUEUES_SHOWN]
     top = shown[0][1] or 1
     bars = "".join(

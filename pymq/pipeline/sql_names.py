@@ -14,7 +14,7 @@ _ENDS_TABLES = {"where", "group", "order", "having", "limit", "union", "on", "us
 
 
 def tables_of(sql: str) -> set[str]:
-    """Returns the names that stand where a table is expected: after FROM and JOIN, and in FROM's list."""
+    """Return the names that stand where a table is expected: after FROM and JOIN, and in FROM's list."""
     found: set[str] = set()
     expects = in_list = False
     for piece in _PIECE.finditer(sql):

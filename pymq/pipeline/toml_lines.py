@@ -16,7 +16,7 @@ _PIECE = re.compile(r'''"""|\'\'\'|"(?:\\.|[^"\\])*"|'[^']*'|[\[\]{}#]|\\.''')
 
 
 def lines_of(text: str) -> dict[KeyPath, int]:
-    """Returns the line, from 1, of each table and key of a text that ``tomllib`` takes.
+    """Return the line, from 1, of each table and key of a text that ``tomllib`` takes.
 
     Keys of inline tables are left out.
     """
@@ -42,14 +42,14 @@ def lines_of(text: str) -> dict[KeyPath, int]:
 
 
 def line_of(lines: dict[KeyPath, int], path: KeyPath) -> int:
-    """Returns the line of a value, or of the nearest table around it; 1 when there is none."""
+    """Return the line of a value, or of the nearest table around it; 1 when there is none."""
     while path not in lines and path:
         path = path[:-1]
     return lines.get(path, 1)
 
 
 def _names(key: str) -> KeyPath:
-    """Returns the parts of a key, with quotes and dots as TOML has them."""
+    """Return the parts of a key, with quotes and dots as TOML has them."""
     parsed: Any = tomllib.loads(f"{key} = 0")
     names = []
     while isinstance(parsed, dict):
@@ -59,7 +59,7 @@ def _names(key: str) -> KeyPath:
 
 
 def _absolute(names: KeyPath, counts: dict[KeyPath, int]) -> KeyPath:
-    """Returns a header's path with the places of the arrays on its way: ``[sink.options]`` is of the last sink."""
+    """Return a header's path with the places of the arrays on its way: ``[sink.options]`` is of the last sink."""
     path: KeyPath = ()
     for name in names[:-1]:
         path = (*path, name)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pymq.errors import UsageError
 from pymq.pipeline.report import Batch
-from pymq.spark.stream_offsets import Offsets, from_json, row_count, spans
+from pymq.spark.source.stream_offsets import Offsets, from_json, row_count, spans
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
@@ -23,19 +23,19 @@ class Work(Protocol):
     """The running work of a sink."""
 
     def is_active(self) -> bool:
-        """Returns True until the work has ended."""
+        """Return True until the work has ended."""
         ...
 
     def check(self) -> None:
-        """Raises the error of a work that failed."""
+        """Raise the error of a work that failed."""
         ...
 
     def stop(self) -> None:
-        """Ends the work; its next run continues."""
+        """End the work; its next run continues."""
         ...
 
     def batches(self) -> list[Batch]:
-        """Returns the last batches that were finished, in their order."""
+        """Return the last batches that were finished, in their order."""
         ...
 
 
@@ -61,7 +61,7 @@ class QueryWork:
 
 
 def wait(works: Sequence[Work], watch: Watcher) -> None:
-    """Returns when all works have ended; ``watch`` gets each batch once. Raises the error of one that failed."""
+    """Return when all works have ended; ``watch`` gets each batch once. Raises the error of one that failed."""
     seen: dict[str, int] = {}
     while any(work.is_active() for work in works):
         _check(works)
@@ -90,7 +90,7 @@ def _tell(works: Sequence[Work], seen: dict[str, int], watch: Watcher) -> None:
 
 
 def batch_of(sink: str, report: Any) -> Batch:
-    """Reads Spark's report of a batch."""
+    """Read Spark's report of a batch."""
     behind = [_behind(source) for source in report["sources"]]
     known = [rows for rows in behind if rows is not None]
     return Batch(
@@ -106,13 +106,13 @@ def batch_of(sink: str, report: Any) -> Batch:
 
 
 def _behind(source: Any) -> int | None:
-    """Returns the rows of a topic after the batch; None for a source that isn't one."""
+    """Return the rows of a topic after the batch; None for a source that isn't one."""
     end, latest = (_offsets(source[name]) for name in ("endOffset", "latestOffset"))
     return None if end is None or latest is None else row_count(end, latest)
 
 
 def _queue_rows(sources: Any) -> dict[str, int]:
-    """Returns the rows of each queue in the batch."""
+    """Return the rows of each queue in the batch."""
     rows: Counter[str] = Counter()
     for source in sources:
         start, end = (_offsets(source[name]) for name in ("startOffset", "endOffset"))
@@ -122,7 +122,7 @@ def _queue_rows(sources: Any) -> dict[str, int]:
 
 
 def _offsets(text: str | None) -> Offsets | None:
-    """Returns the offsets that a report names; None when they are not a topic's."""
+    """Return the offsets that a report names; None when they are not a topic's."""
     try:
         return from_json(json.loads(text))[0] if text else None
     except (UsageError, ValueError, TypeError):

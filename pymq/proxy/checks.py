@@ -169,7 +169,7 @@ def has_control(text: str) -> bool:
 
 
 def check_type(kind: int, topic: str, wanted: str) -> None:
-    """Raises ProxyRefusal unless a message of this kind has the type ``wanted``, or that is MIXED.
+    """Raise ProxyRefusal unless a message of this kind has the type ``wanted``, or that is MIXED.
 
     Topics of retries and dead letters take all.
     """

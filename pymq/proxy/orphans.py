@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class Orphans:
-    """Ends transactions for clients, and asks producers about those that stay open."""
+    """Ends transactions for clients, and asks producers about transactions that stay open."""
 
     def __init__(self, backend: Backend, sessions: Sessions, transactions: OpenTransactions, clock: Clock) -> None:
         self._backend = backend

@@ -154,7 +154,7 @@ class HeldMessages:
         return [held for key in list(self._by_client.get(client_id, ())) if (held := self.release(*key)) is not None]
 
     def due(self, now_ms: int) -> Iterable[Held]:
-        """Yield the messages to renew now, and forget those that were held for too long or whose time is over."""
+        """Yield the messages to renew now, and forget messages that were held for too long or whose time is over."""
         for held in list(self._by_handle.values()):
             if held.is_renewing or now_ms < held.renew_at_ms:
                 continue

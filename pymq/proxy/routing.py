@@ -88,7 +88,7 @@ def queue_permissions(data: QueueData) -> list[int]:
 
 
 def _check_size(request: Any, queue_count: int) -> None:
-    """Raises ProxyRefusal when each queue of the answer would repeat too much of the request."""
+    """Raise ProxyRefusal when each queue of the answer would repeat too much of the request."""
     size_bytes = request.topic.ByteSize() + request.endpoints.ByteSize()
     if queue_count * size_bytes > REPEATED_BYTES_MAX:
         text = f"the topic and endpoints of the request have {size_bytes} bytes, and the answer would repeat them for "

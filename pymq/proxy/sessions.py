@@ -21,7 +21,7 @@ SETTINGS_SHARE = 4  # sessions get at most this part of the memory budget: a qua
 
 @dataclass(slots=True)
 class Session:
-    """A client: what it said of itself, and the time of its last sign of life (monotonic ms)."""
+    """A client: its own description, and the time of its last sign of life (monotonic ms)."""
 
     client_id: str
     settings: Any
@@ -80,7 +80,7 @@ class Strangers:
         self._by_id = {each: known for each, known in self._by_id.items() if known[0] in users}
 
     def silent(self, now_ms: int) -> list[str]:
-        """Forget those that were silent for too long, and return their client ids."""
+        """Forget sessions that were silent for too long, and return their client ids."""
         found = [each for each, (_, seen_ms) in self._by_id.items() if now_ms - seen_ms >= SILENT_MS_MAX]
         for each in found:
             del self._by_id[each]
@@ -192,7 +192,7 @@ def _ignore(session: Session) -> None:
 
 
 def check_owner(session: Session, user: str) -> None:
-    """Raises ProxyRefusal (FORBIDDEN) when another user sent the settings of this client id."""
+    """Raise ProxyRefusal (FORBIDDEN) when another user sent the settings of this client id."""
     if session.user != user:
         text = f"client {session.client_id} belongs to another user than {user}: take another client id"
         raise ProxyRefusal(Code.FORBIDDEN, text)

@@ -1,4 +1,4 @@
-"""Settings: what the server answers to those of a client, and how groups retry."""
+"""Settings: the server's answer to a client's settings, and how groups retry."""
 
 from __future__ import annotations
 

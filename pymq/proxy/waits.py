@@ -28,7 +28,7 @@ class Waits:
         return self._counts.total()
 
     def check(self, client_id: str) -> None:
-        """Raises ProxyRefusal when a client may have no further call that waits."""
+        """Raise ProxyRefusal when a client may have no further call that waits."""
         if self._counts[client_id] >= WAITING_PER_CLIENT_MAX:
             text = f"{WAITING_PER_CLIENT_MAX} receives of client {client_id} wait already"
             raise ProxyRefusal(Code.TOO_MANY_REQUESTS, text)

@@ -363,7 +363,7 @@ class RaftNode:
         self._draw_timeout()
 
     def _draw_timeout(self) -> None:
-        """Begin to wait anew, for a time that other nodes hardly draw, too (§5.2)."""
+        """Begin to wait again, for a time that other nodes hardly draw, too (§5.2)."""
         self._elapsed_ticks = 0
         self._timeout_ticks = self._rng.randrange(ELECTION_TICKS, 2 * ELECTION_TICKS)
 

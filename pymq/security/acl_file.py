@@ -140,7 +140,7 @@ class AclFile:
 
 
 def check_server_name(users: Sequence[User], server_user: User) -> None:
-    """Raises UsageError when one of ``users`` has the name of the servers' own user."""
+    """Raise UsageError when one of ``users`` has the name of the servers' own user."""
     if any(user.name == server_user.name for user in users):
         raise UsageError(
             f"the account {server_user.name} is the servers' own one, in innerCredentialsFile: give one of the two "

@@ -28,7 +28,7 @@ class Credentials:
     __slots__ = ("_secret", "_security_token", "access_key")
 
     def __init__(self, access_key: str, secret_key: str, security_token: str | None = None) -> None:
-        """Raises UsageError for an empty key."""
+        """Raise UsageError for an empty key."""
         if not access_key:
             raise UsageError("the access key is empty: give the user's name")
         self.access_key = access_key
@@ -85,7 +85,7 @@ class Credentials:
         return cls(env[names[0]], env[names[1]])
 
     def sign(self, command: Command) -> None:
-        """Adds access key and signature to a request's named fields; a second call replaces them."""
+        """Add access key and signature to a request's named fields; a second call replaces them."""
         ext = command.ext
         if self._security_token is not None:
             ext = {**ext, SECURITY_TOKEN: self._security_token}

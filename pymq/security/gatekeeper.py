@@ -58,7 +58,7 @@ class Admitted(NamedTuple):
         return self.identity.is_proven
 
     def check(self, access: Access, request: Command, header: Header | None) -> None:
-        """Raises Refusal when the sender may not send this request."""
+        """Raise Refusal when the sender may not send this request."""
         if self.is_free and not access.peers_only:
             return
         needs = self.guard.check(self.identity, access, request, header, self.address)
@@ -66,7 +66,7 @@ class Admitted(NamedTuple):
             self.gatekeeper.made.check(self.identity, needs)
 
     def check_found_topic(self, access: Access, topic: str) -> None:
-        """Raises Refusal when the sender may not have the record of ``topic`` that a handler found."""
+        """Raise Refusal when the sender may not have the record of ``topic`` that a handler found."""
         if not self.is_free:
             self.guard.check_found_topic(self.identity, access, topic, self.address)
 
@@ -110,11 +110,11 @@ class Gatekeeper:
         )
 
     def add_listener(self, listener: Callable[[], None]) -> None:
-        """Has ``listener`` called after each change of users and policies."""
+        """Have ``listener`` called after each change of users and policies."""
         self._on_change.append(listener)
 
     def replace(self, guard: Guard) -> None:
-        """Decides with other users and policies from now on."""
+        """Decide with other users and policies from now on."""
         guard = guard.following(self.guard)
         self.guard = guard if self._port_user is None else guard.with_user(self._port_user, PORT_POLICY)
         for listener in self._on_change:

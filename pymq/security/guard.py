@@ -76,7 +76,7 @@ class Guard:
         return needs
 
     def check_found_topic(self, identity: Identity, access: Access, topic: str, address: Address) -> None:
-        """Raises Refusal(NO_PERMISSION) when the sender may not have the record of ``topic`` that a handler found."""
+        """Raise Refusal(NO_PERMISSION) when the sender may not have the record of ``topic`` that a handler found."""
         if access.found_topic:
             self.check_needs(identity, (topic_need(topic, *access.found_topic),), address)
 
@@ -96,7 +96,7 @@ class Guard:
         return decision in self._allowed
 
     def check_needs(self, identity: Identity, needs: Iterable[Need], address: Address) -> None:
-        """Raises Refusal(NO_PERMISSION) when the sender may not do what ``needs`` name."""
+        """Raise Refusal(NO_PERMISSION) when the sender may not do what ``needs`` name."""
         refused = self._refused_need(identity, needs, address)
         if refused is not None:
             raise Refusal(ResponseCode.NO_PERMISSION, self._remark(identity, refused, address))

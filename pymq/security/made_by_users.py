@@ -73,7 +73,7 @@ class MadeByUsers:
         self._made: dict[tuple[str, ResourceKind], dict[str, int]] = {}  # names, and when they were made
 
     def load(self) -> None:
-        """Take up what an earlier run has saved. A file that can't be used is logged, and the counts begin anew."""
+        """Take up what an earlier run has saved. A file that can't be used is logged, and the counts begin again."""
         made_ms = self._clock.monotonic_ms() - MAKING_MS
         try:
             for user, kinds in self._saver.load().get(MADE_MEMBER, {}).items():

@@ -69,7 +69,7 @@ class ResourcePattern(NamedTuple):
         return pattern
 
     def _check_owned(self) -> None:
-        """Raises UsageError for retry and dead-letter topics: no need names them, so the entry would do nothing."""
+        """Raise UsageError for retry and dead-letter topics: no need names them, so the entry would do nothing."""
         if self.kind is not ResourceKind.TOPIC:
             return
         for prefix in (RETRY_PREFIX, DLQ_PREFIX):

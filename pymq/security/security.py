@@ -46,12 +46,12 @@ class Security:
     """The gatekeeper of one server, and the file that it follows."""
 
     def __init__(self, acl_file: AclFile) -> None:
-        """Raises ConfigError for a file that can't be used."""
+        """Raise ConfigError for a file that can't be used."""
         self._acl_file = acl_file
         self.gatekeeper = Gatekeeper(acl_file.load())
 
     def look(self) -> None:
-        """Follows the file if it has changed. Call it every :data:`~pymq.security.acl_file.LOOK_PERIOD_MS`."""
+        """Follow the file if it has changed. Call it every :data:`~pymq.security.acl_file.LOOK_PERIOD_MS`."""
         guard = self._acl_file.look()
         if guard is not None:
             self.gatekeeper.replace(guard)

@@ -79,7 +79,7 @@ class FailedProofs:
         self.has_blocked = False  # then nobody is: fast paths look at nothing else
 
     def check(self, address: Address, user: str) -> None:
-        """Raises Refusal(NO_PERMISSION) for a user whose requests from ``address`` are refused now."""
+        """Raise Refusal(NO_PERMISSION) for a user whose requests from ``address`` are refused now."""
         key = _key(address)
         self.has_blocked = self._of_users.has_blocked or self._of_addresses.has_blocked
         if self._of_users.is_blocked((key, user)):
@@ -165,14 +165,14 @@ class SenderLimits:
         )
 
     def check_address(self, address: Address, size_bytes: int) -> None:
-        """Raises Refusal(SYSTEM_BUSY) when ``address`` sends more than it may."""
+        """Raise Refusal(SYSTEM_BUSY) when ``address`` sends more than it may."""
         settings = self._settings
         if settings is not None and (rate := settings.address_requests_per_second_max):
             self._take(self._addresses, _key(address), 1, rate, f"address {address}", "addressRequestsPerSecondMax")
         self.check_address_bytes(address, size_bytes)
 
     def check_address_bytes(self, address: Address, size_bytes: int) -> None:
-        """Raises Refusal(SYSTEM_BUSY) when ``address`` sends more bytes than it may."""
+        """Raise Refusal(SYSTEM_BUSY) when ``address`` sends more bytes than it may."""
         settings = self._settings
         if settings is not None and (rate := settings.address_bytes_per_second_max):
             who = f"address {address}"

@@ -36,7 +36,7 @@ class Secret:
     __slots__ = ("_inner", "_key", "_outer")
 
     def __init__(self, text: str) -> None:
-        """Raises UsageError for an empty text: everybody could sign with it."""
+        """Raise UsageError for an empty text: everybody could sign with it."""
         if not text:
             raise UsageError("the secret is empty: give one of 8 characters or more")
         self._key = text.encode()

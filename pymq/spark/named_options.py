@@ -43,7 +43,7 @@ class NamedOptions:
             self._values[known] = value
 
     def text(self, name: str, default: str = "") -> str:
-        """Returns an option's value as given."""
+        """Return an option's value as given."""
         return self._values.get(name, default)
 
     @property
@@ -59,7 +59,7 @@ class NamedOptions:
         return reference
 
     def number(self, name: str, default: int) -> int:
-        """Returns a whole number of at least 1."""
+        """Return a whole number of at least 1."""
         text = self._values.get(name)
         if text is None:
             return default

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 from pymq.errors import NotFoundError, UnreachableError, UsageError
-from pymq.spark.commits import FOLDER, earlier_settings
-from pymq.spark.failures import translated
-from pymq.spark.options import DataLoss
-from pymq.spark.parquet_parts import safe_name
-from pymq.spark.places import Place, hadoop_url
-from pymq.spark.ranges import ReadSettings
-from pymq.spark.schema import BY_NAME, PROPERTY_PREFIX, USUAL, spark_ddl
-from pymq.spark.sources_of_rows import open_view
-from pymq.spark.store_place import StorePlace
+from pymq.spark.lake.commits import FOLDER, earlier_settings
+from pymq.spark.lake.parquet_parts import safe_name
+from pymq.spark.places.places import Place, hadoop_url
+from pymq.spark.planning.ranges import ReadSettings
+from pymq.spark.planning.store_place import StorePlace
+from pymq.spark.records.schema import BY_NAME, PROPERTY_PREFIX, USUAL, spark_ddl
+from pymq.spark.session.failures import translated
+from pymq.spark.settings import DataLoss
+from pymq.spark.source.sources_of_rows import open_view
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,11 +49,11 @@ class Tables:
     lakes: tuple[Place, ...] = ()
     on_data_loss: DataLoss = "fail"
     archive: str = ""
-    """A lake with the older messages of the topics, see :mod:`pymq.spark.history`."""
+    """A lake with the older messages of the topics, see :mod:`pymq.spark.lake.history`."""
 
 
 class TableUse(NamedTuple):
-    """One table of a query: its name, what it is, the columns that are read, and the conditions on its rows."""
+    """One table of a query: its name, its kind, the columns that are read, and the conditions on its rows."""
 
     name: str
     source: str
@@ -106,12 +106,12 @@ class Query:
         return [*self._needed.values(), *lakes]
 
     def run(self) -> pa.Table:
-        """Returns all rows. Raises what the readers raise."""
+        """Return all rows. Raises what the readers raise."""
         with translated():
             return self._frame.toArrow()
 
     def plan(self) -> str:
-        """Returns Spark's plan."""
+        """Return Spark's plan."""
         with translated():
             return str(self._frame._jdf.queryExecution().executedPlan().toString())
 
@@ -136,7 +136,7 @@ class Query:
     # -- tables -------------------------------------------------------------------------------------------------
 
     def _analyzed(self) -> DataFrame:
-        """Makes the tables that the query names, empty ones for topics, and returns the query over them."""
+        """Make the tables that the query names, empty tables for topics, and return the query over them."""
         from pyspark.errors import AnalysisException
 
         for _ in range(_ROUNDS_MAX):
@@ -248,7 +248,7 @@ class Query:
     # -- needed columns -------------------------------------------------------------------------------------------
 
     def _columns_of(self, frame: DataFrame) -> dict[str, TableUse]:
-        """Returns how the query uses each topic, from Spark's optimized plan over the empty tables."""
+        """Return how the query uses each topic, from Spark's optimized plan over the empty tables."""
         with translated():
             plan = frame._jdf.queryExecution().optimizedPlan()
             used: dict[int, str] = {}
@@ -294,7 +294,7 @@ def _walk(plan: Any, used: dict[int, str], leaves: list[Any], conditions: dict[i
 
 
 def _attributes(sequence: Any) -> dict[int, str]:
-    """Returns the names of attributes by their numbers in the plan."""
+    """Return the names of attributes by their numbers in the plan."""
     found: dict[int, str] = {}
     _note_attributes(sequence, found)
     return found
@@ -308,7 +308,7 @@ def _note_attributes(sequence: Any, found: dict[int, str]) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keeps PySpark from printing the errors of a query, which this module answers, with pages of Java."""
+    """Keep PySpark from printing the errors of a query, which this module answers, with pages of Java."""
     from pyspark.logger import PySparkLogger
 
     logger = PySparkLogger.getLogger("SQLQueryContextLogger")  # PySpark's own calls fail at a plain one of this name
@@ -321,7 +321,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _depends_on_places(sql: str) -> bool:
-    """Returns whether a query may combine rows by the places of columns, which change when some are left out."""
+    """Return whether a query may combine rows by the places of columns, which change when some are left out."""
     rest = re.sub(r"count\s*\(\s*\*\s*\)", "", sql, flags=re.IGNORECASE)
     return "*" in rest and re.search(r"\b(union|intersect|except|minus)\b", rest, re.IGNORECASE) is not None
 
@@ -335,7 +335,7 @@ def _unquoted(name: str) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Returns Spark's text without its class of errors."""
+    """Return Spark's text without its class of errors."""
     return re.sub(r"^\[[A-Z0-9_.]+\] *", "", text).removesuffix(".")
 
 

@@ -38,7 +38,6 @@ from pymq.store.queue.queue_view import QueueView, tags_codes
 from pymq.store.read.reading import FILTER_STEP_COUNT, Accept, GetResult, GetStatus, Pace, RecordPrefilter
 from pymq.store.read.store_reader import StoreReader
 from pymq.store.replica.boundary import Boundary, find_boundary
-from pymq.store.replica.divergent_directory import adopt_former_directory
 from pymq.store.replica.epoch_table import last_clean_end
 from pymq.store.replica.follower import Follower
 from pymq.store.settings import StoreSettings
@@ -143,7 +142,6 @@ class MessageStore(StoreReader):
         self._lock = self._files.lock(f"{self._root}/lock")
         try:
             refuse_unfinished(self._files, self._root)
-            adopt_former_directory(self._files, self._root)
             return self._open(progress)
         except BaseException:
             self._release()
@@ -369,7 +367,7 @@ class MessageStore(StoreReader):
 
     @property
     def figures(self) -> StoreFigures:
-        """Counts for metrics, as they are now."""
+        """Count for metrics, as they are now."""
         return store_figures(self._log, self._refusals, self._mender.mended_count, self._scrubber)
 
     # -- another broker's log -----------------------------------------------------------------------------------

@@ -67,7 +67,7 @@ class TestBroker:
     # -- start and end -------------------------------------------------------------------------------------------
 
     def start(self) -> TestBroker:
-        """Starts both servers, once. Returns when clients can connect."""
+        """Start both servers, once. Returns when clients can connect."""
         if self._thread.is_alive() or self._loop.is_closed():
             raise UsageError("this TestBroker was started before: make another one, or call restart()")
         self._thread.start()
@@ -81,7 +81,7 @@ class TestBroker:
         return self
 
     def close(self) -> None:
-        """Stops both servers for good and forgets all messages. May be called twice."""
+        """Stop both servers for good and forget all messages. May be called twice."""
         if self._loop.is_closed():
             return
         self._faults.clear()
@@ -97,18 +97,18 @@ class TestBroker:
             self._loop.close()
 
     def kill(self) -> None:
-        """Ends the broker as ``kill -9`` does: connections break, and the data is what a crash leaves.
+        """End the broker as ``kill -9`` does: connections break, and the data is what a crash leaves.
 
         The name server goes on. Nothing happens when the broker does not run.
         """
         self._call(self._end_broker(Broker.kill))
 
     def stop(self) -> None:
-        """Stops the broker as SIGTERM does. The name server goes on."""
+        """Stop the broker as SIGTERM does. The name server goes on."""
         self._call(self._end_broker(Broker.stop))
 
     def restart(self) -> None:
-        """Starts the broker again, on the same port and data: after :meth:`kill` with a recovery.
+        """Start the broker again, on the same port and data: after :meth:`kill` with a recovery.
 
         A broker that runs is stopped first. Faults stay.
         """
@@ -131,7 +131,7 @@ class TestBroker:
     # -- topics --------------------------------------------------------------------------------------------------
 
     def create_topic(self, name: str, queue_count: int = 4) -> None:
-        """Makes a topic, which clients can use at once. Raises what :class:`~pymq.client.Admin` raises."""
+        """Make a topic, which clients can use at once. Raises what :class:`~pymq.client.Admin` raises."""
         self._call(self._create_topic(name, queue_count))
 
     # -- faults --------------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ class TestBroker:
         count: int | None = 1,
         remark: str = "a test refuses this request",
     ) -> Fault:
-        """Answers the next ``count`` requests with ``code`` and does nothing of what they ask.
+        """Answer the next ``count`` requests with ``code`` and do nothing of what they ask.
 
         ``requests``: a kind of :data:`~pymq.testing.faults.REQUEST_KINDS`, a request code, or None for all requests;
         ``topic``: only requests that name it; ``count`` None: until the fault is ended. Raises UsageError.
@@ -160,27 +160,27 @@ class TestBroker:
         requests: str | int | None = "send",
         count: int | None = 1,
     ) -> Fault:
-        """Handles the next ``count`` requests only after so many seconds of real time; see :meth:`refuse`."""
+        """Handle the next ``count`` requests only after so many seconds of real time; see :meth:`refuse`."""
         return self._faults.add(self._faults.delayed(seconds), requests, topic, count)
 
     def drop(self, *, topic: str | None = None, requests: str | int | None = "send", count: int | None = 1) -> Fault:
-        """Loses the next ``count`` requests: their client waits until its own timeout; see :meth:`refuse`."""
+        """Lose the next ``count`` requests: their client waits until its own timeout; see :meth:`refuse`."""
         return self._faults.add(dropped, requests, topic, count)
 
     def drop_answer(
         self, *, topic: str | None = None, requests: str | int | None = "send", count: int | None = 1
     ) -> Fault:
-        """Does what the next ``count`` requests ask and loses the answer. A client that tries again sends twice."""
+        """Do what the next ``count`` requests ask and lose the answer. A client that tries again sends twice."""
         return self._faults.add(answer_dropped, requests, topic, count)
 
     def watch(
         self, *, topic: str | None = None, requests: str | int | None = "send", count: int | None = None
     ) -> Fault:
-        """Counts requests and changes nothing: :meth:`Fault.wait <pymq.testing.faults.Fault.wait>` waits for them."""
+        """Count requests and change nothing: :meth:`Fault.wait <pymq.testing.faults.Fault.wait>` waits for them."""
         return self._faults.add(None, requests, topic, count)
 
     def clear_faults(self) -> None:
-        """Ends all faults."""
+        """End all faults."""
         self._faults.clear()
 
     # -- on the loop ---------------------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ class TestBroker:
             await admin.topics.put(self.address, config)
 
     def _deliver_due(self) -> None:
-        """Runs the broker's periodic work until it writes nothing more."""
+        """Run the broker's periodic work until it writes nothing more."""
         if self._thread.is_alive() and not self._loop.is_closed():
             self._call(self._run_due_jobs())
 
@@ -257,7 +257,7 @@ class TestBroker:
 
 @contextmanager
 def _round_of_checks(config: BrokerConfig) -> Iterator[None]:
-    """Lets a round of questions about open transactions be due: rounds go by the monotonic time, which goes on."""
+    """Let a round of questions about open transactions be due: rounds go by the monotonic time, which goes on."""
     interval_ms, config.transaction_check_interval_ms = config.transaction_check_interval_ms, 0
     try:
         yield

@@ -39,7 +39,7 @@ class MovableClock:
         return datetime.fromtimestamp(self.now_ms() / 1000, UTC).astimezone()
 
     def advance(self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
-        """Moves the time ahead. What became due is delivered when this returns.
+        """Move the time ahead. What became due is delivered when this returns.
 
         Raises UsageError for a move back: a broker must never see its own messages come from the future.
         """
@@ -53,12 +53,12 @@ class MovableClock:
         self._on_advance()
 
     def hold(self) -> None:
-        """Stops wall time until :meth:`release`: now only :meth:`advance` moves it."""
+        """Stop wall time until :meth:`release`: now only :meth:`advance` moves it."""
         if self._held_ms is None:
             self._held_ms = self.now_ms()
 
     def release(self) -> None:
-        """Lets the time go on from where it was held."""
+        """Let the time go on from where it was held."""
         if self._held_ms is not None:
             self._ahead_ms, self._held_ms = self._held_ms - _machine_ms(), None
 

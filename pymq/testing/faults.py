@@ -61,12 +61,12 @@ class Fault:
         return self._left == 0
 
     def end(self) -> None:
-        """Lets all further requests through."""
+        """Let all further requests through."""
         with self._changed:
             self._left = 0
 
     def wait(self, hit_count: int = 1, timeout_s: float = 30.0) -> None:
-        """Returns once the fault has met so many requests. Raises TimeoutError."""
+        """Return once the fault has met so many requests. Raises TimeoutError."""
         with self._changed:
             if not self._changed.wait_for(lambda: self.hit_count >= hit_count, timeout_s):
                 raise TimeoutError(
@@ -75,7 +75,7 @@ class Fault:
                 )
 
     def meets(self, command: Command) -> bool:
-        """Returns True, and counts the request, when the fault is about it."""
+        """Return True, and count the request, when the fault is about it."""
         if self._codes is not None and command.code not in self._codes:
             return False
         if self._topic is not None and command.ext.get(_TOPIC_FIELDS.get(command.code, "topic")) != self._topic:
@@ -109,7 +109,7 @@ class Faults:
         self._faults: list[Fault] = []
 
     def add(self, effect: Effect | None, requests: str | int | None, topic: str | None, count: int | None) -> Fault:
-        """Adds a fault for a kind of request (REQUEST_KINDS), a request code, or None for all. Raises UsageError."""
+        """Add a fault for a kind of request (REQUEST_KINDS), a request code, or None for all. Raises UsageError."""
         if count is not None and count < 1:
             raise UsageError(f"a fault for {count} requests does nothing: give 1 or more, or None for no limit")
         fault = Fault(effect, _codes(requests), topic, count)
@@ -117,13 +117,13 @@ class Faults:
         return fault
 
     def clear(self) -> None:
-        """Ends all faults."""
+        """End all faults."""
         faults, self._faults = self._faults, []
         for fault in faults:
             fault.end()
 
     def delayed(self, duration_s: float) -> Effect:
-        """Returns the effect of a request that is handled so many seconds later."""
+        """Return the effect of a request that is handled so many seconds later."""
 
         def effect(inner: Dispatcher, peer: Peer, command: Command) -> None:
             def handle() -> None:
@@ -141,7 +141,7 @@ class Faults:
             server.fast_path = self._unless_faulty(server.fast_path)
 
     def take(self, command: Command) -> Effect | None:
-        """Returns what the oldest fault that meets this request does to it; None lets it through."""
+        """Return what the oldest fault that meets this request does to it; None lets it through."""
         effect: Effect | None = None
         for fault in self._faults:
             if (fault.effect is None or effect is None) and fault.meets(command):
@@ -151,7 +151,7 @@ class Faults:
         return effect
 
     def in_broker_time(self, command: Command) -> None:
-        """Lets a request of a client on machine time count as new: its time says nothing to a broker on another."""
+        """Let a request of a client on machine time count as new: its time says nothing to a broker on another."""
         if command.code in _TIMED_CODES and self._is_moved():
             command.ext["bornTime"] = "0"
 
@@ -175,7 +175,7 @@ class _FaultDispatcher(Dispatcher):
 
 
 def refused(code: int, remark: str) -> Effect:
-    """Returns the effect of a request that is not handled and answered with ``code``."""
+    """Return the effect of a request that is not handled and answered with ``code``."""
     return lambda inner, peer, command: Reply(code, f"{remark} ({request_name(command.code)})")
 
 

@@ -11,7 +11,7 @@ from typing import Unpack
 from pymq.client import ConsumeResult, StoredMessage
 from pymq.client.options import ConsumerOptions
 from pymq.client.subscription import EVERYTHING
-from pymq.client.sync import SyncPushConsumer
+from pymq.client.sync import PushConsumer
 from pymq.errors import UsageError
 from pymq.testing.broker import TestBroker
 from pymq.testing.faults import Fault
@@ -59,23 +59,23 @@ class Inbox:
         }
         merged: ConsumerOptions = {**defaults, **options}
         self._is_sending_back = not (merged.get("orderly") or merged.get("broadcasting"))
-        self.consumer = SyncPushConsumer(group, namesrv=broker.namesrv, on_message=self._on_messages, **merged)
+        self.consumer = PushConsumer(group, namesrv=broker.namesrv, on_message=self._on_messages, **merged)
         self.consumer.subscribe(topic, expression)
 
     def start(self) -> None:
-        """Joins the group."""
+        """Join the group."""
         self.consumer.start()
 
     def stop(self) -> None:
-        """Leaves the group. What was received stays."""
+        """Leave the group. What was received stays."""
         self.consumer.stop()
 
     def receive(self, timeout_s: float = RECEIVE_TIMEOUT_S) -> StoredMessage:
-        """Returns the next message that no earlier call has returned. Raises TimeoutError."""
+        """Return the next message that no earlier call has returned. Raises TimeoutError."""
         return self.receive_many(1, timeout_s)[0]
 
     def receive_many(self, count: int, timeout_s: float = RECEIVE_TIMEOUT_S) -> list[StoredMessage]:
-        """Returns the next ``count`` messages; those that failed only when the broker has them back for a retry.
+        """Return the next ``count`` messages; those that failed only when the broker has them back for a retry.
 
         Raises TimeoutError, and keeps the messages that came for the next call.
         """
@@ -103,14 +103,14 @@ class Inbox:
             return len(self.received) - self._taken_count
 
     def fail_next(self, count: int = 1) -> None:
-        """Lets the next ``count`` messages fail: they are received, and the broker delivers them again later."""
+        """Let the next ``count`` messages fail: they are received, and the broker delivers them again later."""
         if count < 1:
             raise UsageError(f"{count} messages can't fail: give 1 or more")
         with self._changed:
             self._failures_left += count
 
     def handle_with(self, handler: Handler | None) -> None:
-        """Calls ``handler`` with each further message, in the consumer's thread; its result is the consumer's.
+        """Call ``handler`` with each further message, in the consumer's thread; its result is the consumer's.
 
         None ends that: messages succeed again.
         """

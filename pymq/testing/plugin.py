@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from pymq.client.sync import SyncProducer
+    from pymq.client.sync import Producer
     from pymq.testing.broker import TestBroker
     from pymq.testing.inbox import Inbox
 
@@ -41,11 +41,11 @@ def pymq_topic(pymq_broker: TestBroker) -> str:
 
 
 @pytest.fixture
-def pymq_producer(pymq_broker: TestBroker) -> Iterator[SyncProducer]:
+def pymq_producer(pymq_broker: TestBroker) -> Iterator[Producer]:
     """A started producer, which blocks until a message is stored."""
-    from pymq.client.sync import SyncProducer  # noqa: PLC0415
+    from pymq.client.sync import Producer  # noqa: PLC0415
 
-    with SyncProducer("pymq-test-producer", namesrv=pymq_broker.namesrv, clock=pymq_broker.clock) as producer:
+    with Producer("pymq-test-producer", namesrv=pymq_broker.namesrv, clock=pymq_broker.clock) as producer:
         yield producer
 
 

@@ -50,7 +50,7 @@ class StandaloneProcess:
         self.pid = 0
 
     def start(self) -> StandaloneProcess:
-        """Starts the process and returns once it has printed its addresses."""
+        """Start the process and return once it has printed its addresses."""
         assert self._process is None, "started twice"
         process = subprocess.Popen(
             self._command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -81,11 +81,11 @@ class StandaloneProcess:
         return "".join(self._stderr_lines)
 
     def stop(self) -> int:
-        """Sends SIGTERM, waits, and returns the exit code (0 for a clean stop)."""
+        """Send SIGTERM, wait, and return the exit code (0 for a clean stop)."""
         return self._end(signal.SIGTERM)
 
     def kill(self) -> int:
-        """Sends SIGKILL, a crash that a broker must survive; returns the exit code."""
+        """Send SIGKILL, a crash that a broker must survive; return the exit code."""
         return self._end(signal.SIGKILL)
 
     def _end(self, signal_number: int) -> int:
@@ -111,7 +111,7 @@ class StandaloneProcess:
 
 
 def _read_stdout(stream: IO[str], first_line: queue.SimpleQueue[str]) -> None:
-    """Queues the first line (empty at end of file) and drains the rest, so that the process never blocks."""
+    """Queue the first line (empty at end of file) and drain the rest, so that the process never blocks."""
     with stream:
         first_line.put(stream.readline())
         for _ in stream:

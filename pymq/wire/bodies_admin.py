@@ -441,7 +441,7 @@ def encode_admin_body(body: msgspec.Struct) -> bytes:
 
 
 def _with_queue_keys(value: Any) -> Any:
-    """Replaces keys that hold a queue as JSON text, which is the strict form of an object key."""
+    """Replace keys that hold a queue as JSON text, which is the strict form of an object key."""
     if isinstance(value, list):
         return [_with_queue_keys(item) for item in value]
     if not isinstance(value, Mapping):

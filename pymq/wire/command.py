@@ -304,7 +304,7 @@ _NO_BRACKETS = bytes(set(range(256)) - set(b"{}[]"))
 
 
 def _check_nesting(header: bytes) -> None:
-    """Refuses JSON that nests deeper than a header can need. Brackets inside strings don't count.
+    """Refuse JSON that nests deeper than a header can need. Brackets inside strings don't count.
 
     Removes the innermost pairs level by level: a few passes in C, where a loop over bytes would take 100 ms a MiB.
     """

@@ -48,15 +48,15 @@ class Peer(Protocol):
         ...
 
     def push(self, command: Command) -> None:
-        """Sends a one-way request to the client. Drops it when the connection is closed."""
+        """Send a one-way request to the client. Drops it when the connection is closed."""
         ...
 
     def ask(self, command: Command, on_answer: Callable[[Command | None], None], timeout_ms: int) -> None:
-        """Sends a request to the client; ``on_answer`` gets its response, or None after the timeout or a close."""
+        """Send a request to the client; ``on_answer`` gets its response, or None after the timeout or a close."""
         ...
 
     def answer(self, request: Command, reply: Reply) -> None:
-        """Sends a late answer for a handler that returned None.
+        """Send a late answer for a handler that returned None.
 
         Drops it for one-way requests and closed connections.
         """
@@ -82,11 +82,11 @@ class Sender(ProvenSender, Protocol):
     """The proven sender of one request."""
 
     def check(self, access: Access, request: Command, header: Header | None) -> None:
-        """Raises Refusal when the sender may not send this request."""
+        """Raise Refusal when the sender may not send this request."""
         ...
 
     def check_found_topic(self, access: Access, topic: str) -> None:
-        """Raises Refusal when the sender may not have the record of ``topic`` that a handler found."""
+        """Raise Refusal when the sender may not have the record of ``topic`` that a handler found."""
         ...
 
 
@@ -127,7 +127,7 @@ class Route(NamedTuple):
 
 
 def _check_access(route: Route) -> None:
-    """Raises TypeError, also under ``python -O``: a row that no permission protects must not be served."""
+    """Raise TypeError, also under ``python -O``: a row that no permission protects must not be served."""
     if not isinstance(route.access, Access):
         raise TypeError(f"the row of {route.name} says no access: name the needs of its sender")
     if problem := route.access.problem(route.header):

@@ -27,13 +27,13 @@ class FrameBuffer:
         self._wanted = 4  # bytes needed before the next frame can be complete
 
     def clear(self) -> None:
-        """Drops the frame that is not complete yet."""
+        """Drop the frame that is not complete yet."""
         self._parts = []
         self._small = bytearray()
         self.pending_size_bytes = 0
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Adds ``data`` and returns all payloads that are complete now, in order.
+        """Add ``data`` and return all payloads that are complete now, in order.
 
         Raises ProtocolViolation for an impossible length.
         """
@@ -70,7 +70,7 @@ class FrameBuffer:
         return frames
 
     def _end(self, data: bytes) -> bytes:
-        """Returns the payload that ``data`` ends. Its bytes are copied once, however many they are."""
+        """Return the payload that ``data`` ends. Its bytes are copied once, however many they are."""
         pieces: list[bytes | bytearray] = [*self._parts, self._small, data]
         return b"".join((memoryview(pieces[0])[4:], *pieces[1:]))
 

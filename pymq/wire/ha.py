@@ -85,7 +85,7 @@ class ReportReader:
         self._last = 0
 
     def feed(self, data: bytes) -> Reports:
-        """Adds ``data`` and returns the reports it completes.
+        """Add ``data`` and return the reports that it completes.
 
         Raises ProtocolViolation for a number that can't be an offset.
         """

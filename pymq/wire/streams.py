@@ -22,14 +22,14 @@ class Stream(Protocol):
         ...
 
     def write(self, data: bytes | memoryview) -> None:
-        """Sends ``data``, or keeps it until the peer takes it. Drops it on a closed stream.
+        """Send ``data``, or keep it until the peer takes it. Drops it on a closed stream.
 
         ``data`` must not change.
         """
         ...
 
     def want_writable(self) -> None:
-        """Asks for one call of the handler's ``writable`` when little is unsent.
+        """Ask for one call of the handler's ``writable`` when little is unsent.
 
         The call comes later, never from inside this one. It comes at the next opportunity when little is unsent
         already, so that long work can be done in pieces.
@@ -37,7 +37,7 @@ class Stream(Protocol):
         ...
 
     def close(self) -> None:
-        """Closes the connection. The handler's ``closed`` is called once, later."""
+        """Close the connection. The handler's ``closed`` is called once, later."""
         ...
 
 
@@ -65,11 +65,11 @@ class Network(Protocol):
     """Opens streams and sends requests to other processes."""
 
     def connect(self, address: str, handler: StreamHandler) -> None:
-        """Opens a stream to "host:port". ``handler`` learns of success or failure later."""
+        """Open a stream to "host:port". ``handler`` learns of success or failure later."""
         ...
 
     def ask(self, address: str, command: Command, on_answer: Callable[[Command | str], None], timeout_ms: int) -> None:
-        """Sends a request.
+        """Send a request.
 
         ``on_answer`` is called once, later, with the response (any code) or with why there is none.
         """

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from pymq.cli import main as cli
-from pymq.client.sync_admin import SyncAdmin
+from pymq.client.sync_admin import Admin
 from tests.cli.common.test_servers import STOP_TIMEOUT_S, first_line, process
 from tests.ports import free_port_block
 
@@ -150,7 +150,7 @@ class Brokers:
     def wait_for_route(self, master: str) -> None:
         """Wait until the name server lists a broker ("host:port") as the master."""
         deadline = time.monotonic() + DEADLINE_S
-        with SyncAdmin(namesrv=self.namesrv) as admin:
+        with Admin(namesrv=self.namesrv) as admin:
             while master not in [data.master_address for data in admin.cluster.info().broker_addr_table.values()]:
                 assert time.monotonic() < deadline, f"{master} is not listed as the master"
                 time.sleep(0.05)

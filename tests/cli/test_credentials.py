@@ -10,8 +10,8 @@ import pytest
 
 from pymq.cli import main as cli
 from pymq.errors import EXIT_OK, EXIT_REFUSED, EXIT_USAGE, RefusedError
-from pymq.spark.cluster import RemoteCluster
-from pymq.spark.ranges import ReadSettings
+from pymq.spark.planning.cluster import RemoteCluster
+from pymq.spark.planning.ranges import ReadSettings
 from pymq.testing.standalone import StandaloneProcess
 
 SECRET = "hunter22-hunter22"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pymq.client.sync import SyncPushConsumer, SyncSimpleConsumer
+from pymq.client.sync import PushConsumer, SimpleConsumer
 from pymq.errors import EXIT_NOT_FOUND, EXIT_OK, EXIT_REFUSED, EXIT_USAGE
 from pymq.testing.standalone import StandaloneProcess
 from tests.cli.conftest import Pymq
@@ -96,7 +96,7 @@ def test_lag_of_a_group_that_pops(pymq: Pymq, server: StandaloneProcess) -> None
     """Of 10 messages one is acknowledged, 2 are in retry, one is handed out, and 6 were never handed out."""
     pymq("topic", "create", "popped", "--wq", "1")
     pymq("send", "popped", stdin="".join(f"m{number}\n" for number in range(10)))
-    with SyncSimpleConsumer("poppers", namesrv=server.namesrv) as consumer:
+    with SimpleConsumer("poppers", namesrv=server.namesrv) as consumer:
         first, second, third, _ = consumer.receive("popped", 4, invisible_ms=600_000)
         consumer.ack(first)
         consumer.give_back(second)
@@ -135,7 +135,7 @@ def test_members_that_subscribe_differently_are_shown(pymq: Pymq, server: Standa
     pymq("topic", "create", "shared")
     members = []
     for tag in ("A", "B", "B"):
-        member = SyncPushConsumer("unequal", namesrv=server.namesrv, on_message=lambda messages: None)
+        member = PushConsumer("unequal", namesrv=server.namesrv, on_message=lambda messages: None)
         member.subscribe("shared", tag)
         members.append(member)
     with members[1], members[2]:

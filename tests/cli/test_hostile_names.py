@@ -68,10 +68,10 @@ def swapped(text: str, names: dict[str, str]) -> str:
 def hostile_world(server: StandaloneProcess) -> str:
     """Make a topic, a group and messages with hostile bodies and properties. Return the name server."""
     from pymq.client import Message
-    from pymq.client.sync import SyncAdmin, SyncProducer
+    from pymq.client.sync import Admin, Producer
     from pymq.model.tables import SubscriptionGroupConfig, TopicConfig
 
-    with SyncAdmin(namesrv=server.namesrv) as admin, SyncProducer("p", namesrv=server.namesrv) as producer:
+    with Admin(namesrv=server.namesrv) as admin, Producer("p", namesrv=server.namesrv) as producer:
         for target in admin.cluster.masters():
             admin.topics.put(
                 target.address, TopicConfig(topic_name="HostileTopic", read_queue_nums=2, write_queue_nums=2)

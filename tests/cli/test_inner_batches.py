@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pymq.client import Message
-from pymq.client.sync import SyncProducer
+from pymq.client.sync import Producer
 from pymq.testing.standalone import StandaloneProcess
 from tests.cli.conftest import Pymq
 
@@ -17,7 +17,7 @@ def test_each_message_of_a_batch_is_shown_and_found_by_itself(
 ) -> None:
     pymq("topic", "create", "packed", "--queue-type", "BatchCQ", "--wq", "1", "--rq", "1")
     messages = [Message("packed", f"body {n}", tags="T", keys=[f"packed-{n}"]) for n in range(3)]
-    with SyncProducer("packers", namesrv=server.namesrv) as producer:
+    with Producer("packers", namesrv=server.namesrv) as producer:
         ids = producer.send_batch(messages, timeout_s=30).message_id.split(",")
 
     def shown(record: dict[str, Any]) -> tuple[Any, ...]:

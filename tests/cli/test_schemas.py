@@ -8,8 +8,8 @@ import pytest
 
 from pymq.cli.output import OutputFormat
 from pymq.client import Message
-from pymq.client.sync import SyncProducer
-from pymq.client.sync_admin import SyncAdmin
+from pymq.client.sync import Producer
+from pymq.client.sync_admin import Admin
 from pymq.errors import EXIT_OK
 from pymq.model.tables import SubscriptionGroupConfig
 from pymq.testing.standalone import StandaloneProcess
@@ -154,7 +154,7 @@ STREAMS = ("dlq show", "message get", "message query", "store dump", "tail")
 @pytest.fixture(scope="module")
 def places(server: StandaloneProcess, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Make a topic with messages, a group with a place in it, a dead letter and a data directory."""
-    with SyncAdmin(namesrv=server.namesrv) as admin, SyncProducer("p", namesrv=server.namesrv) as producer:
+    with Admin(namesrv=server.namesrv) as admin, Producer("p", namesrv=server.namesrv) as producer:
         [target] = admin.cluster.masters()
         admin.groups.put(target.address, SubscriptionGroupConfig(group_name=GROUP))
         message = Message(TOPIC, b'"tab\there"', keys="schema-key", properties={"a": "2"})

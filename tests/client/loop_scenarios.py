@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pymq.client import Message, Producer, PullConsumer, PushConsumer, SimpleConsumer
-from pymq.client.sync import SyncPullConsumer, SyncPushConsumer, SyncSimpleConsumer
+from pymq.client import Message, Producer, PullConsumer, PushConsumer, SimpleConsumer, sync
 from pymq.errors import UsageError
 from tests.client.scenarios import DEADLINE_S, fresh, make_topic, numbers, send_numbers
 
@@ -139,7 +138,7 @@ async def blocking_loops(namesrv: str, directory: Path) -> None:
 
     def block() -> None:
         seen: set[bytes] = set()
-        push = SyncPushConsumer(fresh("G"), namesrv=namesrv, consume_from="first")
+        push = sync.PushConsumer(fresh("G"), namesrv=namesrv, consume_from="first")
         push.subscribe(topic)
         with push:
             for message in push:
@@ -147,7 +146,7 @@ async def blocking_loops(namesrv: str, directory: Path) -> None:
                 push.ack(message)
                 if len(seen) == 6:
                     push.stop()
-        with SyncSimpleConsumer(fresh("G"), namesrv=namesrv) as simple:
+        with sync.SimpleConsumer(fresh("G"), namesrv=namesrv) as simple:
             simple.subscribe(topic)
             for received in simple:
                 seen.discard(received.content())
@@ -155,7 +154,7 @@ async def blocking_loops(namesrv: str, directory: Path) -> None:
                     simple.ack(received)
                     break
             assert simple.receive(topic, wait_ms=0) == []
-        with SyncPullConsumer(fresh("G"), namesrv=namesrv) as pull:
+        with sync.PullConsumer(fresh("G"), namesrv=namesrv) as pull:
             pull.subscribe(topic)
             for message in pull:
                 seen.add(message.content())

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pymq.client import Admin, ConsumeResult, PushConsumer, Received, SimpleConsumer, StoredMessage
-from pymq.client.sync import SyncSimpleConsumer
+from pymq.client import Admin, ConsumeResult, PushConsumer, Received, SimpleConsumer, StoredMessage, sync
 from pymq.errors import NotFoundError, RefusedError, UsageError
 from tests.client.scenarios import DEADLINE_S, Inbox, fresh, make_topic, send_numbers, until
 
@@ -57,7 +56,7 @@ async def simple_blocking(namesrv: str, directory: Path) -> None:
     await send_numbers(namesrv, topic, 4, tags="B")
 
     def block() -> None:
-        with SyncSimpleConsumer(fresh("G"), namesrv=namesrv) as consumer:
+        with sync.SimpleConsumer(fresh("G"), namesrv=namesrv) as consumer:
             found: list[Received] = []
             while len(found) < 4:
                 found += consumer.receive(topic, expression="B", wait_ms=2000)

@@ -29,9 +29,9 @@ from pymq.client import (
     StoredMessage,
     TransactionProducer,
     TransactionState,
+    sync,
 )
 from pymq.client.subscription_check import SubscriptionCheck
-from pymq.client.sync import SyncProducer, SyncPullConsumer, SyncPushConsumer, SyncTransactionProducer
 from pymq.clock import SystemClock
 from pymq.errors import ExpressionError, NotFoundError, RefusedError, RequestTimeoutError
 from pymq.model.names import dlq_topic
@@ -591,12 +591,12 @@ def _blocking(namesrv: str, topic: str) -> None:
             else:
                 received.append(message.content())
 
-    consumer = SyncPushConsumer(fresh("G"), namesrv=namesrv, on_message=take, consume_from="first")
+    consumer = sync.PushConsumer(fresh("G"), namesrv=namesrv, on_message=take, consume_from="first")
     consumer.subscribe(topic)
     with (
         consumer,
-        SyncProducer(fresh("P"), namesrv=namesrv) as producer,
-        SyncPullConsumer("G", namesrv=namesrv) as pull,
+        sync.Producer(fresh("P"), namesrv=namesrv) as producer,
+        sync.PullConsumer("G", namesrv=namesrv) as pull,
     ):
         sent = [producer.send(Message(topic, b"%d" % n), timeout_s=DEADLINE_S) for n in range(5)]
         later = [producer.send_async(Message(topic, b"%d" % n), timeout_s=DEADLINE_S) for n in range(5, 10)]
@@ -647,7 +647,7 @@ async def transactions(namesrv: str, directory: Path) -> None:
         assert results[b"yes"].is_confirmed and ledger.executed[0] == (b"no", 5)
 
         def block() -> None:
-            with SyncTransactionProducer(group, namesrv=namesrv, listener=ledger) as blocking:
+            with sync.TransactionProducer(group, namesrv=namesrv, listener=ledger) as blocking:
                 assert blocking.send_in_transaction(Message(topic, b"blocking")).state is commit
 
         await asyncio.to_thread(block)

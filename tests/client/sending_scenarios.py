@@ -8,8 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from pymq.client import Admin, Message, MessageQueue, Producer, PullConsumer, PushConsumer, SendResult, StoredMessage
-from pymq.client.sync import SyncProducer
+from pymq.client import (
+    Admin,
+    Message,
+    MessageQueue,
+    Producer,
+    PullConsumer,
+    PushConsumer,
+    SendResult,
+    StoredMessage,
+    sync,
+)
 from pymq.errors import RefusedError
 from tests.client.scenarios import DEADLINE_S, Inbox, _stored, fresh, make_topic, until
 
@@ -78,7 +87,7 @@ async def order_by_key(namesrv: str, directory: Path) -> None:
 
 
 def _send_blocking(namesrv: str, topic: str, numbered: list[tuple[str, bytes]]) -> list[SendResult]:
-    with SyncProducer(fresh("P"), namesrv=namesrv, linger_ms=2) as producer:
+    with sync.Producer(fresh("P"), namesrv=namesrv, linger_ms=2) as producer:
         futures = [
             producer.enqueue(Message(topic, body), ordering_key=key, timeout_s=DEADLINE_S) for key, body in numbered
         ]

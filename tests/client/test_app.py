@@ -15,10 +15,9 @@ from typing import Any
 import pytest
 
 import pymq
-from pymq.client import Admin, ConsumeResult, Message, Producer, StoredMessage
+from pymq.client import Admin, ConsumeResult, Message, Producer, StoredMessage, sync
 from pymq.client.app import App
 from pymq.client.codecs import JsonCodec
-from pymq.client.sync import SyncPullConsumer
 from pymq.errors import UnreachableError, UsageError
 from pymq.testing.broker import TestBroker
 from tests.client.scenarios import until
@@ -232,7 +231,7 @@ def test_a_signal_ends_the_app_after_its_running_handlers(broker: TestBroker, nu
         assert output.splitlines() == ["end", "stopped"], errors
         assert process.returncode == 0, errors
     # What the handler did is committed.
-    with SyncPullConsumer("signals", namesrv=broker.namesrv) as look:
+    with sync.PullConsumer("signals", namesrv=broker.namesrv) as look:
         (queue,) = look.queues("app_signals")
         assert look.committed(queue) == look.max_offset(queue)
 
@@ -264,7 +263,7 @@ def test_a_handler_that_hangs_does_not_keep_the_process_alive(broker: TestBroker
         assert process.stdout.readline() == "begin\n"
         process.terminate()
         assert process.wait(60) == 0
-    with SyncPullConsumer("hanging", namesrv=broker.namesrv) as look:
+    with sync.PullConsumer("hanging", namesrv=broker.namesrv) as look:
         (queue,) = look.queues("app_hanging")
         assert not look.committed(queue)  # the message comes again
 

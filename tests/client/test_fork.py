@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from pymq.client import Message, Producer, PushConsumer
-from pymq.client.sync import SyncAdmin, SyncProducer, SyncPullConsumer, SyncPushConsumer
+from pymq.client import Message, Producer, PushConsumer, sync
 from pymq.errors import ClosedError, UnreachableError, UsageError
 from pymq.model.tables import TopicConfig
 from pymq.testing.standalone import StandaloneProcess
@@ -60,22 +59,22 @@ def in_child(work: Callable[[], object]) -> None:
 
 
 def send_from_new_client(namesrv: str, topic: str) -> None:
-    with SyncProducer(fresh("P"), namesrv=namesrv) as producer:
+    with sync.Producer(fresh("P"), namesrv=namesrv) as producer:
         producer.send(Message(topic, "from a process of its own"))
 
 
 def test_a_client_that_a_forked_child_makes_works(namesrv: str) -> None:
     topic = fresh("T")
-    with SyncProducer(fresh("P"), namesrv=namesrv) as producer:
+    with sync.Producer(fresh("P"), namesrv=namesrv) as producer:
         producer.send(Message(topic, "starts the loop's thread"))
         in_child(lambda: send_from_new_client(namesrv, topic))
 
 
 def test_time_outs_hold_in_a_forked_child() -> None:
-    with SyncProducer("P", namesrv="127.0.0.1:1") as producer:
+    with sync.Producer("P", namesrv="127.0.0.1:1") as producer:
 
         def fails() -> None:
-            for one in (producer, SyncProducer("P", namesrv="127.0.0.1:1")):
+            for one in (producer, sync.Producer("P", namesrv="127.0.0.1:1")):
                 with pytest.raises(UnreachableError, match="no name server answers"):
                     one.send(Message("T", "x"))
 
@@ -85,9 +84,9 @@ def test_time_outs_hold_in_a_forked_child() -> None:
 def test_a_forked_child_reopens_what_the_parent_used(servers: StandaloneProcess) -> None:
     namesrv, topic, group = servers.namesrv, fresh("T"), fresh("P")
     with (
-        SyncProducer(group, namesrv=namesrv) as producer,
-        SyncPullConsumer(fresh("G"), namesrv=namesrv) as pull,
-        SyncAdmin(namesrv) as admin,
+        sync.Producer(group, namesrv=namesrv) as producer,
+        sync.PullConsumer(fresh("G"), namesrv=namesrv) as pull,
+        sync.Admin(namesrv) as admin,
     ):
         admin.topics.put(servers.broker, TopicConfig(topic_name=topic))  # answered when the name server knows it
         sent = producer.send(Message(topic, "parent"))
@@ -110,7 +109,7 @@ def test_a_forked_child_reopens_what_the_parent_used(servers: StandaloneProcess)
 
 def test_a_client_that_the_child_only_stops_goes_on_in_the_parent(namesrv: str) -> None:
     topic = fresh("T")
-    with SyncProducer(fresh("P"), namesrv=namesrv) as producer, SyncAdmin(namesrv) as admin:
+    with sync.Producer(fresh("P"), namesrv=namesrv) as producer, sync.Admin(namesrv) as admin:
         producer.send(Message(topic, "x"))
         admin.topics.names()
         in_child(lambda: (producer.stop(), admin.close()))
@@ -120,13 +119,13 @@ def test_a_client_that_the_child_only_stops_goes_on_in_the_parent(namesrv: str) 
 
 def test_a_running_push_consumer_stays_with_the_parent(namesrv: str) -> None:
     topic, inbox = fresh("T"), Inbox()
-    consumer = SyncPushConsumer(fresh("G"), namesrv=namesrv, on_message=inbox, consume_from="first")
+    consumer = sync.PushConsumer(fresh("G"), namesrv=namesrv, on_message=inbox, consume_from="first")
     consumer.subscribe(topic)
-    with consumer, SyncProducer(fresh("P"), namesrv=namesrv) as producer:
+    with consumer, sync.Producer(fresh("P"), namesrv=namesrv) as producer:
 
         def child() -> None:
             for call in (consumer.commit, consumer.start, lambda: consumer.assigned, lambda: consumer.subscribe("U")):
-                with pytest.raises(ClosedError, match="make a new SyncPushConsumer in this process"):
+                with pytest.raises(ClosedError, match="make a new PushConsumer in this process"):
                     call()
             consumer.stop()
 
@@ -185,7 +184,7 @@ def test_a_client_that_was_not_used_before_the_fork_has_its_own_name_in_each_pro
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_processes_of_multiprocessing_send(namesrv: str, method: str) -> None:
     topic = fresh("T")
-    with SyncProducer(fresh("P"), namesrv=namesrv) as producer:
+    with sync.Producer(fresh("P"), namesrv=namesrv) as producer:
         producer.send(Message(topic, "x"))
         context: Any = multiprocessing.get_context(method)
         process = context.Process(target=send_from_new_client, args=(namesrv, topic))
@@ -199,7 +198,7 @@ def test_processes_of_multiprocessing_send(namesrv: str, method: str) -> None:
 
 def test_a_client_can_not_be_passed_to_another_process() -> None:
     with (
-        SyncProducer("P", namesrv="127.0.0.1:1") as producer,
-        pytest.raises(UsageError, match="make a new SyncProducer there"),
+        sync.Producer("P", namesrv="127.0.0.1:1") as producer,
+        pytest.raises(UsageError, match="make a new Producer there"),
     ):
         pickle.dumps(producer)

@@ -9,7 +9,7 @@ from typing import Any, assert_type, get_type_hints
 
 import pytest
 
-from pymq.client import MessageQueue, Producer, PullConsumer, PushConsumer, SendResult
+from pymq.client import MessageQueue, Producer, PullConsumer, PushConsumer, SendResult, sync
 from pymq.client.consumer_settings import ConsumerSettings
 from pymq.client.options import (
     ClientOptions,
@@ -20,7 +20,6 @@ from pymq.client.options import (
     SubscribeOptions,
 )
 from pymq.client.subscription_options import SubscriptionOptions
-from pymq.client.sync import SyncAdmin, SyncProducer, SyncPushConsumer
 from pymq.errors import UsageError
 from pymq.model.message import Message
 from pymq.wire.bodies_admin import ConsumeOffset
@@ -51,7 +50,7 @@ def test_the_options_are_those_of_the_classes() -> None:
 
 
 def _typed_use(
-    admin: SyncAdmin, producer: SyncProducer, consumer: SyncPushConsumer, handler: Callable[[Any], None]
+    admin: sync.Admin, producer: sync.Producer, consumer: sync.PushConsumer, handler: Callable[[Any], None]
 ) -> None:
     """Never called: mypy checks that it sees these types, and that each ignored error is one."""
     assert_type(admin.topics.names(), list[str])
@@ -69,10 +68,10 @@ def _typed_use(
     admin.groups.lag(7)  # type: ignore[arg-type]
     PushConsumer("G", on_message=handler, batch_count_max=3, consume_from="first")
     PushConsumer("G", on_message=handler, batch_count_max="3")  # type: ignore[arg-type]
-    SyncPushConsumer("G", on_message=handler, batch_max=3)  # type: ignore[call-arg]
-    SyncProducer("G", compress=True)  # type: ignore[arg-type]
-    SyncProducer("G", linger_ms=5, batch_bytes_max=1000, in_flight_count_max=10, when_full="refuse")
-    SyncProducer("G", linger_ms="5")  # type: ignore[arg-type]
+    sync.PushConsumer("G", on_message=handler, batch_max=3)  # type: ignore[call-arg]
+    sync.Producer("G", compress=True)  # type: ignore[arg-type]
+    sync.Producer("G", linger_ms=5, batch_bytes_max=1000, in_flight_count_max=10, when_full="refuse")
+    sync.Producer("G", linger_ms="5")  # type: ignore[arg-type]
 
 
 def test_a_setting_that_is_not_known_is_refused() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from pymq import client as asyncio_clients
 from pymq.client import Message, MessageQueue, sync
-from pymq.client.sync import LoopThread, SyncAdmin, SyncProducer, SyncPullConsumer, SyncPushConsumer
+from pymq.client.sync import LoopThread
 from pymq.errors import ClosedError, UnreachableError, UsageError
 
 NO_SERVER = "127.0.0.1:1"
@@ -37,14 +37,14 @@ def test_a_blocking_call_on_the_loop_raises_an_error() -> None:
         loop.call(misuse())
 
 
-def test_the_module_has_no_asyncio_client_by_its_name() -> None:
-    asyncio_names = {name.removeprefix("Sync") for name in sync.__all__} - {"LoopThread"}
-    assert asyncio_names <= set(asyncio_clients.__all__)
-    assert not asyncio_names & set(vars(sync))
+def test_the_module_has_blocking_clients_under_the_names_of_the_asyncio_ones() -> None:
+    names = set(sync.__all__) - {"LoopThread"}
+    assert {"Producer", "PushConsumer", "Admin"} < names <= set(asyncio_clients.__all__)
+    assert all(vars(sync)[name] is not getattr(asyncio_clients, name) for name in names)
 
 
 def test_errors_are_raised_in_the_caller() -> None:
-    with SyncProducer("P", namesrv=NO_SERVER) as producer:
+    with sync.Producer("P", namesrv=NO_SERVER) as producer:
         with pytest.raises(UnreachableError, match="no name server answers"):
             producer.send(Message("T", b"x"))
         with pytest.raises(UnreachableError):
@@ -54,8 +54,8 @@ def test_errors_are_raised_in_the_caller() -> None:
 
 
 def test_a_stopped_client_says_so() -> None:
-    producer, pull = SyncProducer("P", namesrv=NO_SERVER), SyncPullConsumer("G", namesrv=NO_SERVER)
-    push = SyncPushConsumer("G", namesrv=NO_SERVER, on_message=lambda messages: None)
+    producer, pull = sync.Producer("P", namesrv=NO_SERVER), sync.PullConsumer("G", namesrv=NO_SERVER)
+    push = sync.PushConsumer("G", namesrv=NO_SERVER, on_message=lambda messages: None)
     push.subscribe("T")
     producer.start()
     pull.start()
@@ -79,17 +79,17 @@ def test_a_stopped_client_says_so() -> None:
 def test_name_servers_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     def addresses() -> list[list[str]]:
         made: Any = [
-            SyncProducer("P"),
-            SyncPullConsumer("G"),
-            SyncPushConsumer("G", on_message=lambda messages: None),
+            sync.Producer("P"),
+            sync.PullConsumer("G"),
+            sync.PushConsumer("G", on_message=lambda messages: None),
         ]
-        return [*(one._client._instance.name_servers.addresses for one in made), SyncAdmin().namesrv.addresses]
+        return [*(one._client._instance.name_servers.addresses for one in made), sync.Admin().namesrv.addresses]
 
     monkeypatch.setenv("NAMESRV_ADDR", "a:1;b:2")
     assert addresses() == [["a:1", "b:2"]] * 4
     monkeypatch.setenv("NAMESRV_ADDR", "a")
     with pytest.raises(UsageError, match=r"'a' is not an address.*from NAMESRV_ADDR"):
-        SyncProducer("P")
+        sync.Producer("P")
 
 
 # Of other parts of this package, or what a blocking client has in another form.
@@ -99,7 +99,7 @@ _NOT_BLOCKING = {"inherited", "commit_copy", "failure", "leave_message", "messag
 @pytest.mark.parametrize("name", ["Producer", "TransactionProducer", "PushConsumer", "PullConsumer", "SimpleConsumer"])
 def test_a_blocking_client_has_all_that_its_asyncio_client_has(name: str) -> None:
     public = [
-        {member for member in dir(getattr(module, prefix + name)) if not member.startswith("_")} - _NOT_BLOCKING
-        for module, prefix in ((asyncio_clients, ""), (sync, "Sync"))
+        {member for member in dir(getattr(module, name)) if not member.startswith("_")} - _NOT_BLOCKING
+        for module in (asyncio_clients, sync)
     ]
     assert public[0] == public[1] - {"messages"}

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from pymq.client import Admin
-from pymq.client.sync import SyncAdmin
+from pymq.client import Admin, sync
 from pymq.errors import ClosedError, UnreachableError
 
 NO_SERVER = "127.0.0.1:1"
@@ -39,7 +38,7 @@ def public(of: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("part", PARTS)
 def test_a_part_has_all_methods_with_their_signatures(part: str) -> None:
     asynchronous = public(getattr(Admin(NO_SERVER), part))
-    with SyncAdmin(NO_SERVER) as admin:
+    with sync.Admin(NO_SERVER) as admin:
         blocking = public(getattr(admin, part))
     assert blocking.keys() == asynchronous.keys()
     for name, method in asynchronous.items():
@@ -50,12 +49,12 @@ def test_a_part_has_all_methods_with_their_signatures(part: str) -> None:
 
 def test_no_part_is_left_out() -> None:
     asynchronous = {name for name, member in vars(Admin).items() if isinstance(member, cached_property)}
-    with SyncAdmin(NO_SERVER) as admin:
+    with sync.Admin(NO_SERVER) as admin:
         assert asynchronous == set(PARTS) == {name for name in vars(admin) if not name.startswith("_")}
 
 
 def test_calls_block_and_raise_in_the_caller() -> None:
-    with SyncAdmin(NO_SERVER) as admin:
+    with sync.Admin(NO_SERVER) as admin:
         with pytest.raises(UnreachableError):
             admin.cluster.info()
         assert admin.namesrv.addresses == [NO_SERVER]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from pymq.spark.remote import Remote
+from pymq.spark.planning.remote import Remote
 from pymq.testing.standalone import StandaloneProcess
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import request

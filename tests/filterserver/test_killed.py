@@ -12,15 +12,15 @@ import pytest
 
 from pymq.client import MessageQueue, PullConsumer
 from pymq.model.record import encode_batch_entry
-from pymq.spark.cluster import RemoteCluster
-from pymq.spark.export import ExportOptions, NoProgress, run
-from pymq.spark.planner import make_plan
-from pymq.spark.positions import LATEST, Position
-from pymq.spark.ranges import ReadSettings
-from pymq.spark.reader import RangeReader
-from pymq.spark.remote import Remote
-from pymq.spark.selection import Selection
-from pymq.spark.topics import TopicChoice
+from pymq.spark.export.export import ExportOptions, NoProgress, run
+from pymq.spark.planning.cluster import RemoteCluster
+from pymq.spark.planning.planner import make_plan
+from pymq.spark.planning.positions import LATEST, Position
+from pymq.spark.planning.ranges import ReadSettings
+from pymq.spark.planning.remote import Remote
+from pymq.spark.planning.selection import Selection
+from pymq.spark.planning.topics import TopicChoice
+from pymq.spark.reading.reader import RangeReader
 from pymq.testing.standalone import StandaloneProcess
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import request

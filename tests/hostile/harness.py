@@ -22,7 +22,7 @@ from pymq.wire.command import Command, decode_command
 from pymq.wire.framing import FrameBuffer
 from tests.net.hostile import MIB, PULL, V2, ask
 
-# How many times larger than in docs/testing.md ("Before") an attack is; 0: the smaller sizes of the suite.
+# How many times larger than in docs/testing.md an attack is; 0: the smaller sizes of the suite.
 SCALE = int(os.environ.get("PYMQ_HOSTILE_SCALE", "0"))
 SOCKET_TIMEOUT_S = 60.0 * max(1, SCALE)
 PROBE_PERIOD_S = 0.01

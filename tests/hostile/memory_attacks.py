@@ -182,7 +182,7 @@ def viewed_messages(victim: Victim, count: int) -> Iterator[list[Peer]]:
         yield peers
 
 
-# Each attack with the count that the figures "before" in docs/testing.md are of.
+# Each attack with its count in docs/testing.md.
 ATTACKS = {
     "unfinished_frames": (unfinished_frames, 200),
     "parked_bodies": (parked_bodies, 60),

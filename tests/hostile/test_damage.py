@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from pymq.client import Message
+from pymq.client import Message, sync
 from pymq.client.admin import Admin
-from pymq.client.sync import SyncProducer, SyncPullConsumer
 from pymq.model.layout import INDEX_HEADER_SIZE_BYTES, INDEX_SLOT_SIZE_BYTES, UNIT_SIZE_BYTES
 from tests.hostile.harness import Victim, eventually
 
@@ -92,7 +91,7 @@ def unit_count(root: Path) -> int:
 def bodies(namesrv: str) -> list[bytes]:
     """Return every message of the topic in the order of its number, pulled from the minimum offset of each queue."""
     found: list[bytes] = []
-    with SyncPullConsumer("damage", namesrv=namesrv) as consumer:
+    with sync.PullConsumer("damage", namesrv=namesrv) as consumer:
         for queue in consumer.queues(TOPIC):
             offset, end = consumer.min_offset(queue), consumer.max_offset(queue)
             while offset < end:
@@ -109,7 +108,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for how in ("stop", "kill"):
         directory = found[how] = tmp_path_factory.mktemp(how) / "data"
         with Victim(directory, **SETTINGS) as victim:
-            with SyncProducer("damage", namesrv=victim.namesrv) as producer:
+            with sync.Producer("damage", namesrv=victim.namesrv) as producer:
                 for body in BODIES:
                     producer.send(Message(TOPIC, body, keys=[body.decode()]))
             eventually(lambda root=directory: unit_count(root) == COUNT)

@@ -14,9 +14,8 @@ import pytest
 
 from pymq.cli.exporter.names import Names
 from pymq.cli.exporter.serve import View
-from pymq.client import ConsumeResult, StoredMessage
+from pymq.client import ConsumeResult, StoredMessage, sync
 from pymq.client.admin import Admin
-from pymq.client.sync import SyncPushConsumer, SyncSimpleConsumer
 from pymq.clock import SystemClock
 from pymq.errors import EXIT_NOT_FOUND, EXIT_REFUSED
 from pymq.metrics.exposition import slices
@@ -138,7 +137,7 @@ def test_the_lag_of_a_group_that_pops(pymq: Pymq, topic: str, apache: ApacheServ
     group = f"{topic}-pops"
     pymq.ok("group", "create", group, "-c", CLUSTER)
     pymq.ok("send", topic, stdin="one\ntwo\nthree\n")
-    with SyncSimpleConsumer(group, namesrv=apache.namesrv) as consumer:
+    with sync.SimpleConsumer(group, namesrv=apache.namesrv) as consumer:
         probe.wait_until("a message", lambda: consumer.receive(topic, 1, invisible_ms=1000, wait_ms=1000))
 
     def has_come_again() -> bool:
@@ -164,7 +163,7 @@ def test_group_life(pymq: Pymq, topic: str, apache: ApacheServer) -> None:
     pymq.ok("group", "enable", group)
 
     sent = pymq.json("send", topic, "first")
-    consumer = SyncPushConsumer(group, namesrv=apache.namesrv, on_message=lambda messages: None, consume_from="first")
+    consumer = sync.PushConsumer(group, namesrv=apache.namesrv, on_message=lambda messages: None, consume_from="first")
     consumer.subscribe(topic)
     with consumer:
         [member] = pymq.json("group", "members", group)["members"]
@@ -212,7 +211,7 @@ def test_dead_letters_are_sent_again_and_purged(pymq: Pymq, topic: str) -> None:
         handled.extend(messages if heals.is_set() else [])
         return ConsumeResult.SUCCESS if heals.is_set() else ConsumeResult.RECONSUME_LATER
 
-    consumer = SyncPushConsumer(
+    consumer = sync.PushConsumer(
         group, namesrv=pymq._namesrv, on_message=handle, consume_from="first", max_reconsume_times=0
     )
     consumer.subscribe(topic)

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from pymq.errors import RefusedError
-from pymq.spark.cluster import RemoteCluster
-from pymq.spark.planner import make_plan
-from pymq.spark.positions import LATEST, Position
+from pymq.spark.planning.cluster import RemoteCluster
+from pymq.spark.planning.planner import make_plan
+from pymq.spark.planning.positions import LATEST, Position
 from tests.interop.support import probe
 from tests.interop.support.apache import ApacheServer
 from tests.interop.support.pymq_server import REPOSITORY
@@ -26,11 +26,11 @@ EXPORT_TIMEOUT_S = 240
 pytest.importorskip("pyspark", reason="interop: pyspark is not installed (the spark extra)")
 parquet = pytest.importorskip("pyarrow.parquet", reason="interop: pyarrow is not installed (the spark extra)")
 
-from pymq.spark import gateway  # noqa: E402 - what needs the extra
-from pymq.spark.ranges import ReadSettings  # noqa: E402
-from pymq.spark.reader import RangeReader  # noqa: E402
-from pymq.spark.selection import Selection  # noqa: E402
-from pymq.spark.topics import TopicChoice  # noqa: E402
+from pymq.spark.planning.ranges import ReadSettings  # noqa: E402
+from pymq.spark.planning.selection import Selection  # noqa: E402
+from pymq.spark.planning.topics import TopicChoice  # noqa: E402
+from pymq.spark.reading.reader import RangeReader  # noqa: E402
+from pymq.spark.session import gateway  # noqa: E402 - what needs the extra
 from tests.spark.kills.attack import committed_files  # noqa: E402
 from tests.spark.patience import run_to_its_end  # noqa: E402
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from pymq.client import Credentials, Message
-from pymq.client.sync import SyncProducer
+from pymq.client.sync import Producer
 from pymq.errors import RefusedError
 from tests.interop.support.mqadmin import MqAdmin
 from tests.interop.support.pymq_server import PymqServer
@@ -64,7 +64,7 @@ def row(printed: str, first: str) -> list[str]:
 def sends(world: World, body: bytes = b"x") -> bool:
     credentials = Credentials("ada", "ada-secret")
     try:
-        with SyncProducer("P", namesrv=world.one.namesrv, credentials=credentials) as producer:
+        with Producer("P", namesrv=world.one.namesrv, credentials=credentials) as producer:
             producer.send(Message(TOPIC, body))
     except RefusedError as error:
         assert "User:ada" in str(error) or "signature" in str(error), error

@@ -90,7 +90,7 @@ def test_spark_and_tail_read_what_the_clients_sent_and_the_reverse(
 ) -> None:
     """Ids, bodies, tags, keys and properties are the same on both sides, for messages of each type."""
     pytest.importorskip("pyspark", reason="interop: pyspark is not installed (the spark extra)")
-    from pymq.spark import gateway
+    from pymq.spark.session import gateway
 
     sent_there, sent_here = (f"grpc-{word}-{uuid.uuid4().hex[:6]}" for word in ("spark", "back"))
     for topic in (sent_there, sent_here):

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 from pymq.proxy.protocol.messages import Status
-from pymq.proxy.rpc import opening
+from pymq.proxy.rpc import call_fields
 from pymq.proxy.rpc.call import RpcCall, RpcMethod
 from pymq.proxy.rpc.server import RpcServer
 from tests.interop.support.golang import built_program
@@ -46,7 +46,7 @@ async def _judged(program: Path, report: Path) -> str:
 
 
 def test_the_server_for_grpc_conforms_to_http_2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "CONTENT_TYPE", b"")
+    monkeypatch.setattr(call_fields, "CONTENT_TYPE", b"")
     report = tmp_path / "report.xml"
     written = asyncio.run(_judged(built_program(SOURCES, PACKAGE), report))
     shown = written[written.find("Failures:") :]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pymq.client import Message, StoredMessage
-from pymq.client.sync import SyncAdmin, SyncProducer, SyncPushConsumer
+from pymq.client.sync import Admin, Producer, PushConsumer
 from pymq.config import BrokerConfig
 from tests.interop.conftest import Broker
 from tests.interop.support import probe
@@ -202,7 +202,7 @@ def test_every_setting_that_changes_at_run_time_is_taken_from_mqadmin(world: Wor
     if world.server.kind == "apache":
         pytest.skip("its template topic follows settings at the start alone")
     update = ("updateBrokerConfig", "-b", world.server.broker, "-k", "defaultTopicQueueNums", "-v", "3")
-    with SyncAdmin(world.server.namesrv) as admin:
+    with Admin(world.server.namesrv) as admin:
         config = admin.brokers.config(world.server.broker)
         assert "update broker config success" in world.admin.run(*update)
         assert admin.topics.configs(world.server.broker)["TBW102"].write_queue_nums == 3
@@ -355,11 +355,11 @@ def test_exports_and_ha_status(world: World, tmp_path: Path) -> None:
 def test_query_msg_trace_by_id_reads_pymqs_traces(world: World) -> None:
     topic, group = world.fresh_topic(1), world.name("traced")
     seen: list[StoredMessage] = []
-    consumer = SyncPushConsumer(
+    consumer = PushConsumer(
         group, namesrv=world.server.namesrv, on_message=seen.extend, consume_from="first", trace=True
     )
     consumer.subscribe(topic)
-    with SyncProducer(world.name("tracer"), namesrv=world.server.namesrv, trace=True) as producer, consumer:
+    with Producer(world.name("tracer"), namesrv=world.server.namesrv, trace=True) as producer, consumer:
         sent = producer.send(Message(topic, "x", keys="trace-key"), timeout_s=30)
         probe.wait_until("the message", lambda: seen)
 
@@ -449,7 +449,7 @@ def test_messages_by_time_and_a_message_sent_again(world: World) -> None:
     times = ("-b", "0", "-e", str(2**62), "-m", "1", "-c", world.server.cluster)
     assert len(rows(world.admin.run("queryMsgByKey", "-t", world.topic, "-k", "key5", *times), world.sent[5][0])) == 1
     topic = world.fresh_topic(1)
-    with SyncProducer(world.name("again"), namesrv=world.server.namesrv) as producer:
+    with Producer(world.name("again"), namesrv=world.server.namesrv) as producer:
         sent = producer.send(Message(topic, "x", keys="again"), timeout_s=30)
     assert "SEND_OK" in world.admin.run("queryMsgById", "-i", sent.offset_message_id, "-t", topic, "-s", "true")
     probe.wait_until("the second copy", lambda: probe.max_offset(world.server.broker, topic, 0) == 2)

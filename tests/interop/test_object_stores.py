@@ -20,11 +20,12 @@ import pyarrow.dataset
 
 from pymq.pipeline.job import Job
 from pymq.pipeline.load import PipelineFile
-from pymq.spark import export, gateway
-from pymq.spark.object_paths import ObjectPath, file_system
-from pymq.spark.options import ExportOptions
-from pymq.spark.places import place_of
+from pymq.spark.export import export
+from pymq.spark.export.options import ExportOptions
+from pymq.spark.places.object_paths import ObjectPath, file_system
+from pymq.spark.places.places import place_of
 from pymq.spark.queries import Query, Tables
+from pymq.spark.session import gateway
 from tests.interop.conftest import Broker
 from tests.interop.support import probe
 from tests.interop.support.pymq_server import REPOSITORY

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pymq.client import Credentials
-from pymq.client.sync import SyncAdmin
+from pymq.client.sync import Admin
 from pymq.model.tables import TopicConfig
 from tests.interop.support.maven import compiled
 from tests.interop.support.pymq_server import PymqServer
@@ -35,7 +35,7 @@ def test_a_request_is_answered_by_who_may_consume_it(tmp_path: Path, artifact_se
     server = PymqServer(tmp_path, {"aclEnable": "true", "plainAclFile": str(acl)})
     try:
         credentials = Credentials("administrator", "administrator-secret")
-        with SyncAdmin(namesrv=server.namesrv, credentials=credentials) as admin:
+        with Admin(namesrv=server.namesrv, credentials=credentials) as admin:
             admin.topics.put(server.broker, TopicConfig(topic_name=TOPIC, read_queue_nums=1, write_queue_nums=1))
         flags = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *own_places(tmp_path)]
         flags += [f"-Drocketmq.client.logRoot={tmp_path}/logs"]

@@ -18,9 +18,10 @@ import pytest
 pytest.importorskip("pyspark", reason="interop: pyspark is not installed (the spark extra)")
 parquet = pytest.importorskip("pyarrow.parquet", reason="interop: pyarrow is not installed (the spark extra)")
 
-from pymq.spark import export, gateway  # noqa: E402 - what needs the extra
-from pymq.spark.options import ExportOptions  # noqa: E402
-from pymq.spark.shipping import ship_package  # noqa: E402
+from pymq.spark.export import export  # noqa: E402
+from pymq.spark.export.options import ExportOptions  # noqa: E402
+from pymq.spark.session import gateway  # noqa: E402 - what needs the extra
+from pymq.spark.session.shipping import ship_package  # noqa: E402
 from tests.interop.conftest import Broker  # noqa: E402
 from tests.interop.support import probe  # noqa: E402
 from tests.interop.support.pymq_server import REPOSITORY  # noqa: E402

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pymq.model.inner_batch import INNER_FLAGS, own_properties, sized_entries, with_single_records
 from pymq.model.record import MalformedRecordError, decode_batch, decode_records, encode_batch_entry
-from tests.spark.records import lying, record
+from tests.spark.record_bytes import lying, record
 
 
 def decoded(entries: bytes) -> tuple[int, int, bytes]:

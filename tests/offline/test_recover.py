@@ -374,28 +374,6 @@ def test_the_epoch_history_comes_from_the_source_unless_it_is_shorter() -> None:
     assert not files.exists(path) and any("epochHistory.json" in note for note in outcome.notes)
 
 
-def test_an_epoch_history_file_of_the_old_name_is_handled_too() -> None:
-    source, files = pair(60)
-    source.given_tables["epochHistory.json"] = EPOCH_HISTORY
-    former = f"{ROOT}/config/lineage.json"
-    mine = b'{"reigns":[{"epoch":1,"start":0,"reignId":"bb"}],"endedAt":7}'
-    write(files, former, mine)
-    recover(files, source)
-    path = f"{ROOT}/config/epochHistory.json"
-    assert json.loads(files.read_bytes(path))["epochs"] == json.loads(EPOCH_HISTORY)["epochs"]
-    assert not files.exists(former)
-    files.remove(path)
-    write(files, former, mine)
-    local = opened(files)
-    fill(local, 10, 60)
-    local.close()
-    recover(files, source)
-    assert files.read_bytes(former) == mine, "this log goes further than the source's"
-    flip(files, segment_path(0), 3000)
-    recover(files, source)
-    assert not files.exists(former) and not files.exists(path)
-
-
 @pytest.mark.parametrize(
     ("log_bytes", "expected"),
     [(0, CHUNK_BYTES_MIN), (1 << 20, CHUNK_BYTES_MIN), (256 << 20, CHUNK_BYTES_MAX), (255 << 20, CHUNK_BYTES_MAX // 2)],

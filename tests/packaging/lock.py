@@ -1,6 +1,6 @@
 """The lock file: exact versions and hashes of what ``scripts/install`` may install, and for which extras.
 
-``python -m tests.packaging.lock`` writes it anew from the ranges in pyproject.toml; ``scripts/lock`` calls it.
+``python -m tests.packaging.lock`` writes it again from the ranges in pyproject.toml; ``scripts/lock`` calls it.
 """
 
 from __future__ import annotations

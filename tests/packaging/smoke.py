@@ -10,7 +10,7 @@ import pkgutil
 
 import pymq
 from pymq.client import Message
-from pymq.client.sync import SyncProducer, SyncPullConsumer
+from pymq.client.sync import Producer, PullConsumer
 from pymq.testing.standalone import StandaloneProcess
 
 EXTRAS = {
@@ -55,9 +55,9 @@ def is_known_to_spark() -> None:
 def round_trip() -> None:
     """Send one message to a standalone broker on free ports and pull it from there."""
     with StandaloneProcess() as server:
-        with SyncProducer("smoke-producers", namesrv=server.namesrv) as producer:
+        with Producer("smoke-producers", namesrv=server.namesrv) as producer:
             sent = producer.send(Message("Smoke", b"hello"))
-        with SyncPullConsumer("smoke-consumers", namesrv=server.namesrv) as consumer:
+        with PullConsumer("smoke-consumers", namesrv=server.namesrv) as consumer:
             found = consumer.pull(sent.queue, sent.queue_offset).messages()
     assert [message.body for message in found] == [b"hello"], found
 

@@ -12,11 +12,11 @@ from pymq.pipeline.archive import INTERVAL_MIN_S, export_options, interval_s
 from pymq.pipeline.job import Job
 from pymq.pipeline.load import PipelineFile, PipelineFileError
 from pymq.pipeline.report import Batch
+from pymq.spark.planning.remote import Remote
 from pymq.spark.queries import Query, Tables
-from pymq.spark.remote import Remote
 from pymq.testing.standalone import StandaloneProcess
 from tests.spark.conftest import spark
-from tests.spark.test_history import TOPIC, delete_first_segments, send, tailed
+from tests.spark.lake.test_history import TOPIC, delete_first_segments, send, tailed
 
 __all__ = ["spark"]  # the fixture
 

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from pymq.client import Message
-from pymq.client.sync import SyncProducer
+from pymq.client.sync import Producer
 from pymq.errors import UnsafeError
 from pymq.pipeline.job import Job
 from pymq.pipeline.load import PipelineFile, PipelineFileError
 from pymq.pipeline.report import Batch
 from pymq.testing.standalone import StandaloneProcess
 from tests.spark.conftest import spark
-from tests.spark.test_sink import stored
+from tests.spark.sink.test_sink import stored
 
 __all__ = ["spark"]  # the fixture
 
@@ -32,7 +32,7 @@ def server() -> Iterator[StandaloneProcess]:
 
 
 def send(server: StandaloneProcess, topic: str, bodies: list[str]) -> None:
-    with SyncProducer("pipelines", namesrv=server.namesrv) as producer:
+    with Producer("pipelines", namesrv=server.namesrv) as producer:
         for body in bodies:
             producer.send(Message(topic, body.encode()))
 

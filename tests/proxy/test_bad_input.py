@@ -26,8 +26,8 @@ from pymq.proxy.protocol import messages as m
 from pymq.proxy.protocol.messages import SERVICE
 from pymq.proxy.protocol.names import ClientType, Code
 from pymq.proxy.rpc import connection as connection_module
+from pymq.proxy.rpc.call_fields import METADATA_BYTES_MAX
 from pymq.proxy.rpc.connection import CONNECTION_WINDOW_BYTES
-from pymq.proxy.rpc.opening import METADATA_BYTES_MAX
 from pymq.proxy.server import ProxyServer
 from pymq.proxy.settings import SETTINGS_BYTES_MAX
 from pymq.testing.broker import TestBroker

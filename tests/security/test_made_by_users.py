@@ -121,7 +121,7 @@ def test_what_users_have_made_counts_after_a_restart(is_clean: bool) -> None:
     assert again.make("t4") and not again.make("t5"), "what is gone counts no more"
 
 
-def test_a_file_that_can_not_be_used_is_said_and_counts_begin_anew(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_file_that_can_not_be_used_is_said_and_counts_begin_again(caplog: pytest.LogCaptureFixture) -> None:
     making = Making()
     making.saver.save({MADE_MEMBER: {"a": {"Planet": ["t1"]}}})
     again = Making(files=making.files)

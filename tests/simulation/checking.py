@@ -8,7 +8,7 @@ from typing import Any
 
 from pymq.broker.assembly.parts import BrokerParts
 from pymq.model.record import StoredMessage, decode_records
-from pymq.store.replica.divergent_directory import DIVERGENT_DIRECTORY
+from pymq.store.replica.divergent_tail import DIVERGENT_DIRECTORY
 from tests.simulation.broker_node import ROOT, SEGMENT_BYTES, SimBroker
 from tests.simulation.clients import QUEUE_COUNT, TOPIC
 from tests.simulation.following import Followings

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pymq.spark import gateway
-from pymq.spark.java import JavaNotFoundError, find_java
+from pymq.spark.session import gateway
+from pymq.spark.session.java import JavaNotFoundError, find_java
 from tests.spark.fake_cluster import FakeCluster
 
 JARS = "PYMQ_SPARK_JARS"

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 
 from pymq.model.names import is_system_topic
-from pymq.spark.ranges import QueueRange
+from pymq.spark.planning.ranges import QueueRange
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import FLAG_RESPONSE, Command, decode_command, encode_command
 

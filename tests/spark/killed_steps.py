@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pymq.spark.commits import ExportDirectory
+from pymq.spark.lake.commits import ExportDirectory
 
 ROOT = Path(__file__).parents[2]
 

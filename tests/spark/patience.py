@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pymq.spark.failures import TaskFailedError, translated
+from pymq.spark.session.failures import TaskFailedError, translated
 
 TRIES = 10
 _TOO_SLOW = "Python worker failed to connect back"

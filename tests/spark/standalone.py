@@ -10,7 +10,7 @@ from types import TracebackType
 
 import pyspark
 
-from pymq.spark.java import Java, JavaNotFoundError, find_java
+from pymq.spark.session.java import Java, JavaNotFoundError, find_java
 from tests.interop.support.process import Server
 from tests.ports import free_port_block
 

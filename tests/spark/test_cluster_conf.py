@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pymq.spark.masters import check_master
+from pymq.spark.session.masters import check_master
 
 CONF = Path(__file__).parents[2] / "conf" / "spark"
 POD = "io.fabric8.kubernetes.api.model.Pod"

@@ -15,22 +15,22 @@ import pyarrow.parquet as pq
 import pytest
 
 from pymq.errors import PymqError, UsageError
-from pymq.spark import object_lease, object_paths, places
-from pymq.spark.arrow_writer import WriteJob, finished_results, read_settings, write_range
-from pymq.spark.commits import ExportDirectory
-from pymq.spark.failures import translate
-from pymq.spark.lake import Lake, Span
-from pymq.spark.lake_reader import LakeReader
-from pymq.spark.object_lease import ObjectLease
-from pymq.spark.object_paths import ObjectPath, ObjectStoreError
-from pymq.spark.options import ExportOptions
-from pymq.spark.parquet_parts import PartWriter
-from pymq.spark.places import OutputBusyError, hadoop_url, place_of
-from pymq.spark.ranges import QueueRange, ReadSettings
-from pymq.spark.schema import USUAL
+from pymq.spark.export.arrow_writer import WriteJob, finished_results, read_settings, write_range
+from pymq.spark.export.options import ExportOptions
+from pymq.spark.lake.commits import ExportDirectory
+from pymq.spark.lake.lake import Lake, Span
+from pymq.spark.lake.lake_reader import LakeReader
+from pymq.spark.lake.parquet_parts import PartWriter
+from pymq.spark.places import object_lease, object_paths, places
+from pymq.spark.places.object_lease import ObjectLease
+from pymq.spark.places.object_paths import ObjectPath, ObjectStoreError
+from pymq.spark.places.places import OutputBusyError, hadoop_url, place_of
+from pymq.spark.planning.ranges import QueueRange, ReadSettings
+from pymq.spark.records.schema import USUAL
+from pymq.spark.session.failures import translate
 from tests.spark.fake_cluster import BROKER, FakeCluster
 from tests.spark.object_store import MemoryStore
-from tests.spark.records import record
+from tests.spark.record_bytes import record
 
 URL = "s3a://bucket/lake"
 SETTINGS = {"columns": list(USUAL), "partition_by": ["topic", "dt"], "tag": "*"}
@@ -145,7 +145,7 @@ def test_readers_find_the_rows_that_tasks_wrote(store: MemoryStore) -> None:
 
 
 def test_a_file_has_a_size_that_a_store_can_copy(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pymq.spark.parquet_parts.ROW_GROUP_ROWS", 10)
+    monkeypatch.setattr("pymq.spark.lake.parquet_parts.ROW_GROUP_ROWS", 10)
     with ExportDirectory(place_of(URL), SETTINGS) as log:
         (whole,) = staged(log, 0, ROWS, 10)["files"]
         for limit, counts in ((whole["bytes"], [ROWS]), (5, [10] * 4)):
@@ -214,7 +214,7 @@ def test_errors_are_one_line(store: MemoryStore) -> None:
     with pytest.raises(ObjectStoreError) as found:
         ObjectPath(URL).exists()
     assert str(found.value) == f"{URL}: AWS Error NETWORK_CONNECTION during a request: no answer"
-    assert type(translate(f"x\npymq.spark.object_paths.ObjectStoreError: {URL}: no\n")) is ObjectStoreError
+    assert type(translate(f"x\npymq.spark.places.object_paths.ObjectStoreError: {URL}: no\n")) is ObjectStoreError
 
 
 @pytest.mark.parametrize("url", ["s3a:/b/c", "s3a:///lake", "hdfs://n/lake", "s3a://b/a/../c", "s3a://b/c?x=1"])

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from pymq.spark.cluster import Bounds, Queue
-from pymq.spark.planner import ResumeError, make_plan
-from pymq.spark.positions import EARLIEST, LATEST, Position
-from pymq.spark.ranges import QueueRange
-from pymq.spark.source_options import SourceOptions
-from pymq.spark.stream import PymqStreamReader
-from pymq.spark.topics import TopicChoice
+from pymq.spark.planning.cluster import Bounds, Queue
+from pymq.spark.planning.planner import ResumeError, make_plan
+from pymq.spark.planning.positions import EARLIEST, LATEST, Position
+from pymq.spark.planning.ranges import QueueRange
+from pymq.spark.planning.topics import TopicChoice
+from pymq.spark.source.options import SourceOptions
+from pymq.spark.source.stream import PymqStreamReader
 
 FIRST_TIME_MS, STEP_MS = 1_000_000, 10
 TOPIC = "T"
@@ -174,7 +174,7 @@ def test_a_stream_reads_each_message_once_through_restarts(steps: list[Any]) -> 
     """
     memory = Memory({("a", 0): Stored(3)})
     read: Counter[tuple[str, int, int, int]] = Counter()
-    with patch("pymq.spark.stream.RemoteCluster", memory):
+    with patch("pymq.spark.source.stream.RemoteCluster", memory):
         query = Query(memory, read)
         for kind, where, what in steps:
             if kind == "append":

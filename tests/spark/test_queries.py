@@ -17,12 +17,12 @@ from pyarrow import parquet
 from pymq.cli.spark.spark_sql import QueryOutput, show_plan, show_rows
 from pymq.errors import NotFoundError, UsageError
 from pymq.spark import queries
-from pymq.spark.commits import ExportDirectory
+from pymq.spark.lake.commits import ExportDirectory
+from pymq.spark.planning.store_place import StorePlace
 from pymq.spark.queries import Query, Tables, TableUse
-from pymq.spark.store_place import StorePlace
 from tests.offline.support import small_store
 from tests.spark.fake_cluster import FakeCluster
-from tests.spark.records import record
+from tests.spark.record_bytes import record
 
 
 def lake(directory: Path) -> Path:

@@ -14,12 +14,12 @@ from pymq.model import sysflag
 from pymq.model.compression import compress_body
 from pymq.model.inner_batch import with_single_records
 from pymq.model.record import decode_records
-from pymq.spark.arrow_writer import WriteJob, read_settings, write_range
-from pymq.spark.commits import ExportDirectory
-from pymq.spark.options import COMPRESSIONS
-from pymq.spark.ranges import ReadSettings
+from pymq.spark.export.arrow_writer import WriteJob, read_settings, write_range
+from pymq.spark.lake.commits import ExportDirectory
+from pymq.spark.lake.compression import COMPRESSIONS
+from pymq.spark.planning.ranges import ReadSettings
 from tests.spark.fake_cluster import FakeCluster
-from tests.spark.records import record
+from tests.spark.record_bytes import record
 
 COLUMNS = ("topic", "queueId", "queueOffset", "msgId", "tags", "keys", "body", "properties", "bornTimestamp")
 LARGE_BODY_BYTES = 10 * 1024 * 1024

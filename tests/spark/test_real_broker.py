@@ -13,16 +13,15 @@ from pymq.clock import ManualClock
 from pymq.errors import UnreachableError, UsageError
 from pymq.model.record import encode_batch_entry
 from pymq.net.name_server_list import REFRESH_MS, RETRY_MS
-from pymq.spark.cluster import RemoteCluster
-from pymq.spark.export import ExportOptions, run
-from pymq.spark.name_servers import AddressServers
-from pymq.spark.planner import make_plan
-from pymq.spark.positions import Position
-from pymq.spark.ranges import QueueRange, ReadSettings
-from pymq.spark.reader import RangeReader
-from pymq.spark.remote import Remote
-from pymq.spark.selection import Selection
-from pymq.spark.topics import TopicChoice
+from pymq.spark.export.export import ExportOptions, run
+from pymq.spark.planning.cluster import AddressServers, RemoteCluster
+from pymq.spark.planning.planner import make_plan
+from pymq.spark.planning.positions import Position
+from pymq.spark.planning.ranges import QueueRange, ReadSettings
+from pymq.spark.planning.remote import Remote
+from pymq.spark.planning.selection import Selection
+from pymq.spark.planning.topics import TopicChoice
+from pymq.spark.reading.reader import RangeReader
 from pymq.testing.standalone import StandaloneProcess
 from pymq.wire.command import request
 from tests.net.test_name_server_list import CERTIFICATE, AddressServer

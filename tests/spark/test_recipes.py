@@ -11,7 +11,7 @@ import pytest
 
 from tests.spark.conftest import JARS
 from tests.spark.fake_cluster import FakeCluster
-from tests.spark.records import record
+from tests.spark.record_bytes import record
 
 pytestmark = pytest.mark.spark
 AVRO = '{"type": "record", "name": "Order", "fields": [{"name": "amount", "type": "double"}]}'

@@ -15,7 +15,7 @@ pytest.importorskip("pyspark")
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from pymq.spark import gateway
+from pymq.spark.session import gateway
 
 
 class SlowCurrent:
@@ -42,7 +42,7 @@ class SlowCurrent:
 
 
 def test_a_jvm_that_downloads_is_waited_for(tmp_path: Path) -> None:
-    """The time is that without a word: each line of the log begins it anew."""
+    """The time is that without a word: each line of the log begins it again."""
     starting = gateway._Gateway.__new__(gateway._Gateway)
     starting.java = "Java"  # type: ignore[assignment]
     starting.process = SimpleNamespace(poll=lambda: None)  # type: ignore[assignment]

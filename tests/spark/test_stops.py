@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from pymq.spark.job_runners import SAMPLED_ROWS
+from pymq.spark.export.job_runners import SAMPLED_ROWS
 from tests.spark.fake_cluster import FakeCluster
-from tests.spark.records import record
+from tests.spark.record_bytes import record
 
 pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]

@@ -11,12 +11,12 @@ import pytest
 
 from pymq.clock import ManualClock
 from pymq.errors import StoreError, UsageError
-from pymq.spark.export import ExportOptions, run
-from pymq.spark.failures import translated
-from pymq.spark.planner import ResumeError
-from pymq.spark.ranges import DataLossError
-from pymq.spark.source_options import SourceOptions
-from pymq.spark.store_place import StorePlace
+from pymq.spark.export.export import ExportOptions, run
+from pymq.spark.planning.planner import ResumeError
+from pymq.spark.planning.ranges import DataLossError
+from pymq.spark.planning.store_place import StorePlace
+from pymq.spark.session.failures import translated
+from pymq.spark.source.options import SourceOptions
 from pymq.store.disk.fs import RealFiles
 from tests.offline.support import fill, flip, log_place, records, small_store
 from tests.store.support import make_store

@@ -15,7 +15,7 @@ from queue import SimpleQueue
 import pytest
 
 from pymq.client import ConsumeResult, Message, StoredMessage
-from pymq.client.sync import SyncProducer, SyncPullConsumer, SyncTransactionProducer
+from pymq.client.sync import Producer, PullConsumer, TransactionProducer
 from pymq.client.transactions import TransactionState
 from pymq.clock import SystemClock
 from pymq.errors import PymqError, RequestTimeoutError, UsageError
@@ -42,14 +42,14 @@ def broker() -> Iterator[TestBroker]:
 
 
 @pytest.fixture
-def producer(broker: TestBroker) -> Iterator[SyncProducer]:
-    with SyncProducer("P", namesrv=broker.namesrv, clock=broker.clock, retry_count=NO_RETRY) as producer:
+def producer(broker: TestBroker) -> Iterator[Producer]:
+    with Producer("P", namesrv=broker.namesrv, clock=broker.clock, retry_count=NO_RETRY) as producer:
         yield producer
 
 
 def bodies(broker: TestBroker, topic: str = TOPIC) -> list[bytes]:
     """Return what the topic's first queue holds."""
-    with SyncPullConsumer("look", namesrv=broker.namesrv) as consumer:
+    with PullConsumer("look", namesrv=broker.namesrv) as consumer:
         return [message.body for message in consumer.pull(consumer.queues(topic)[0], 0).messages()]
 
 
@@ -69,7 +69,7 @@ def ask(broker: TestBroker, command: Command, timeout_s: float = 30) -> Command:
 # -- time --------------------------------------------------------------------------------------------------------
 
 
-def test_a_delayed_message_arrives_when_the_time_is_moved(broker: TestBroker, producer: SyncProducer) -> None:
+def test_a_delayed_message_arrives_when_the_time_is_moved(broker: TestBroker, producer: Producer) -> None:
     producer.send(Message(TOPIC, b"in two hours", delay_level=18))
     broker.clock.advance(minutes=119)
     assert bodies(broker) == []
@@ -77,7 +77,7 @@ def test_a_delayed_message_arrives_when_the_time_is_moved(broker: TestBroker, pr
     assert bodies(broker) == [b"in two hours"]
 
 
-def test_a_timer_message_arrives_when_the_time_is_moved(broker: TestBroker, producer: SyncProducer) -> None:
+def test_a_timer_message_arrives_when_the_time_is_moved(broker: TestBroker, producer: Producer) -> None:
     producer.send(Message(TOPIC, b"in a day", properties={"TIMER_DELAY_SEC": "86400"}))
     with Inbox(broker, TOPIC) as inbox:
         broker.clock.advance(hours=23)
@@ -86,11 +86,11 @@ def test_a_timer_message_arrives_when_the_time_is_moved(broker: TestBroker, prod
         assert inbox.receive().body == b"in a day"
 
 
-def test_many_messages_are_delivered_by_one_move(broker: TestBroker, producer: SyncProducer) -> None:
+def test_many_messages_are_delivered_by_one_move(broker: TestBroker, producer: Producer) -> None:
     sent = [producer.send_async(Message(TOPIC, b"x", delay_level=1 + i % 18)) for i in range(700)]
     assert all(one.result(30) for one in sent)
     broker.clock.advance(hours=2)
-    with SyncPullConsumer("look", namesrv=broker.namesrv) as consumer:
+    with PullConsumer("look", namesrv=broker.namesrv) as consumer:
         assert consumer.max_offset(consumer.queues(TOPIC)[0]) == 700
 
 
@@ -118,7 +118,7 @@ def test_time_goes_ahead_only() -> None:
     assert clock.is_moved
 
 
-def test_a_popped_message_is_visible_again_when_the_time_is_moved(broker: TestBroker, producer: SyncProducer) -> None:
+def test_a_popped_message_is_visible_again_when_the_time_is_moved(broker: TestBroker, producer: Producer) -> None:
     producer.send(Message(TOPIC, b"x"))
 
     def pop() -> Command:
@@ -152,7 +152,7 @@ def test_a_producer_is_asked_about_a_transaction_when_the_time_is_moved(broker: 
             return answers.get_nowait()
 
     with (
-        SyncTransactionProducer("P", listener=Listener(), namesrv=broker.namesrv, clock=broker.clock) as producer,
+        TransactionProducer("P", listener=Listener(), namesrv=broker.namesrv, clock=broker.clock) as producer,
         Inbox(broker, TOPIC) as inbox,
     ):
         broker.clock.hold()
@@ -176,7 +176,7 @@ def test_a_producer_is_asked_about_a_transaction_when_the_time_is_moved(broker: 
 # -- consumption -------------------------------------------------------------------------------------------------
 
 
-def test_retries_are_instant_until_the_dead_letters(broker: TestBroker, producer: SyncProducer) -> None:
+def test_retries_are_instant_until_the_dead_letters(broker: TestBroker, producer: Producer) -> None:
     with Inbox(broker, TOPIC, group="G", max_reconsume_times=2) as inbox:
         inbox.fail_next(3)
         producer.send(Message(TOPIC, b"bad"))
@@ -189,7 +189,7 @@ def test_retries_are_instant_until_the_dead_letters(broker: TestBroker, producer
         assert dead.receive().body == b"bad"
 
 
-def test_a_handler_of_the_test_decides(broker: TestBroker, producer: SyncProducer) -> None:
+def test_a_handler_of_the_test_decides(broker: TestBroker, producer: Producer) -> None:
     def handler(message: StoredMessage) -> ConsumeResult | None:
         if message.reconsume_times == 0:
             return ConsumeResult.RECONSUME_LATER
@@ -209,7 +209,7 @@ def test_a_handler_of_the_test_decides(broker: TestBroker, producer: SyncProduce
         assert len(inbox.received) == 4
 
 
-def test_an_inbox_says_what_did_not_come(broker: TestBroker, producer: SyncProducer) -> None:
+def test_an_inbox_says_what_did_not_come(broker: TestBroker, producer: Producer) -> None:
     with Inbox(broker, TOPIC) as inbox:
         producer.send(Message(TOPIC, b"x"))
         with pytest.raises(TimeoutError, match=r"[01] of 2 messages of T came within 0.01 s: .*advance"):
@@ -222,7 +222,7 @@ def test_an_inbox_says_what_did_not_come(broker: TestBroker, producer: SyncProdu
 # -- faults ------------------------------------------------------------------------------------------------------
 
 
-def test_a_refused_send_is_not_stored(broker: TestBroker, producer: SyncProducer) -> None:
+def test_a_refused_send_is_not_stored(broker: TestBroker, producer: Producer) -> None:
     fault = broker.refuse(ResponseCode.MESSAGE_ILLEGAL, topic=TOPIC, remark="no")
     with pytest.raises(PymqError, match="no"):
         producer.send(Message(TOPIC, b"1"))
@@ -231,7 +231,7 @@ def test_a_refused_send_is_not_stored(broker: TestBroker, producer: SyncProducer
     assert bodies(broker) == [b"2"]
 
 
-def test_a_fault_meets_its_topic_and_kind_of_request_only(broker: TestBroker, producer: SyncProducer) -> None:
+def test_a_fault_meets_its_topic_and_kind_of_request_only(broker: TestBroker, producer: Producer) -> None:
     broker.create_topic("other", queue_count=1)
     with broker.refuse(topic="other", count=None) as other, broker.refuse(requests="pop", count=None) as pops:
         producer.send(Message(TOPIC, b"1"))
@@ -243,9 +243,9 @@ def test_a_fault_meets_its_topic_and_kind_of_request_only(broker: TestBroker, pr
     assert bodies(broker, "other") == [b"2"]
 
 
-def test_a_fault_may_be_about_all_requests_or_one_code(broker: TestBroker, producer: SyncProducer) -> None:
+def test_a_fault_may_be_about_all_requests_or_one_code(broker: TestBroker, producer: Producer) -> None:
     producer.send(Message(TOPIC, b"1"))
-    with SyncPullConsumer("look", namesrv=broker.namesrv) as consumer:
+    with PullConsumer("look", namesrv=broker.namesrv) as consumer:
         queue = consumer.queues(TOPIC)[0]
         with broker.refuse(requests=RequestCode.GET_MAX_OFFSET), pytest.raises(PymqError):
             consumer.max_offset(queue)
@@ -254,13 +254,13 @@ def test_a_fault_may_be_about_all_requests_or_one_code(broker: TestBroker, produ
         assert consumer.max_offset(queue) == 1
 
 
-def test_a_dropped_request_never_arrives(broker: TestBroker, producer: SyncProducer) -> None:
+def test_a_dropped_request_never_arrives(broker: TestBroker, producer: Producer) -> None:
     with broker.drop(), pytest.raises(RequestTimeoutError):
         producer.send(Message(TOPIC, b"1"), timeout_s=0.2)
     assert bodies(broker) == []
 
 
-def test_a_send_whose_answer_is_dropped_is_stored(broker: TestBroker, producer: SyncProducer) -> None:
+def test_a_send_whose_answer_is_dropped_is_stored(broker: TestBroker, producer: Producer) -> None:
     producer.send(Message(TOPIC, b"1"))  # the connection is there
     with broker.drop_answer() as fault:
         with pytest.raises(RequestTimeoutError):
@@ -269,7 +269,7 @@ def test_a_send_whose_answer_is_dropped_is_stored(broker: TestBroker, producer: 
     assert bodies(broker) == [b"1", b"2"]
 
 
-def test_the_answer_to_a_waiting_pull_is_dropped_too(broker: TestBroker, producer: SyncProducer) -> None:
+def test_the_answer_to_a_waiting_pull_is_dropped_too(broker: TestBroker, producer: Producer) -> None:
     header = PullMessageHeader(
         consumer_group="G",
         topic=TOPIC,
@@ -287,7 +287,7 @@ def test_the_answer_to_a_waiting_pull_is_dropped_too(broker: TestBroker, produce
     assert ask(broker, request(RequestCode.PULL_MESSAGE, header)).code == ResponseCode.PULL_NOT_FOUND
 
 
-def test_a_delayed_request_is_answered_late(broker: TestBroker, producer: SyncProducer) -> None:
+def test_a_delayed_request_is_answered_late(broker: TestBroker, producer: Producer) -> None:
     with broker.delay(0.2) as fault:
         late = producer.send_async(Message(TOPIC, b"1"), timeout_s=30)
         fault.wait()
@@ -296,7 +296,7 @@ def test_a_delayed_request_is_answered_late(broker: TestBroker, producer: SyncPr
     assert bodies(broker) == [b"1"]
 
 
-def test_a_watch_counts_and_changes_nothing(broker: TestBroker, producer: SyncProducer) -> None:
+def test_a_watch_counts_and_changes_nothing(broker: TestBroker, producer: Producer) -> None:
     watch = broker.watch(topic=TOPIC)
     with broker.refuse(), pytest.raises(PymqError):
         producer.send(Message(TOPIC, b"1"))
@@ -320,7 +320,7 @@ def test_a_fault_that_means_nothing_is_refused(broker: TestBroker) -> None:
 # -- start and end -----------------------------------------------------------------------------------------------
 
 
-def test_what_was_answered_is_there_after_a_kill(broker: TestBroker, producer: SyncProducer) -> None:
+def test_what_was_answered_is_there_after_a_kill(broker: TestBroker, producer: Producer) -> None:
     address = broker.address
     with broker.refuse(topic="other", count=None) as fault:
         producer.send(Message(TOPIC, b"1"))
@@ -343,7 +343,7 @@ def test_what_was_answered_is_there_after_a_kill(broker: TestBroker, producer: S
     assert sorted(bodies(broker)) == [b"1", b"3", b"later"]
 
 
-def test_a_consumer_goes_on_after_a_restart(broker: TestBroker, producer: SyncProducer) -> None:
+def test_a_consumer_goes_on_after_a_restart(broker: TestBroker, producer: Producer) -> None:
     with Inbox(broker, TOPIC) as inbox:
         producer.send(Message(TOPIC, b"1"))
         assert inbox.receive().body == b"1"
@@ -355,7 +355,7 @@ def test_a_consumer_goes_on_after_a_restart(broker: TestBroker, producer: SyncPr
 
 def test_ten_brokers_run_at_once() -> None:
     def run(number: int) -> tuple[str, list[bytes]]:
-        with TestBroker() as broker, SyncProducer("P", namesrv=broker.namesrv) as producer:
+        with TestBroker() as broker, Producer("P", namesrv=broker.namesrv) as producer:
             broker.create_topic(TOPIC, queue_count=1)
             producer.send(Message(TOPIC, str(number).encode()))
             broker.kill()

@@ -20,7 +20,7 @@ OTHERS = {
     "pymq/model/ids.py": "message ids",
     "pymq/proxy/http2/frames.py": "frames of HTTP/2",
     "pymq/proxy/rpc/wire.py": "prefix of gRPC messages",
-    "pymq/spark/gateway.py": "answer of the gateway process",
+    "pymq/spark/session/gateway.py": "answer of the gateway process",
     "pymq/store/disk/checkpoint.py": "checkpoint file",
     "pymq/store/disk/timer_checkpoint.py": "timer checkpoint file",
     "pymq/store/timer/timer_log.py": "units of the timer log",

@@ -6,9 +6,11 @@ import pytest
 
 from tests.tidy.sources import Module, dotted, modules
 
-LINES_MAX = 500
-# Module -> why it may be longer.
-LONGER: dict[str, str] = {}
+# A longer module says in LONGER why its lines belong together; none may be longer than the limit.
+LINES_ASKED_ABOVE = 500
+LINES_MAX = 800
+# Module -> why its lines belong together.
+LONGER = {"pymq/proxy/rpc/connection.py": "the calls of one connection share its state from the first byte to the last"}
 
 CORE = (
     "pymq/model/", "pymq/wire/", "pymq/raft/", "pymq/security/", "pymq/store/", "pymq/broker/", "pymq/namesrv/",
@@ -70,13 +72,15 @@ def test_every_module_says_why_it_exists() -> None:
 
 
 def test_modules_stay_small() -> None:
-    long = {module.name: module.line_count for module in modules() if module.line_count > LINES_MAX}
-    assert set(long) <= set(LONGER), f"over {LINES_MAX} lines: {long}; ask what two things each does"
+    long = {module.name: module.line_count for module in modules() if module.line_count > LINES_ASKED_ABOVE}
+    assert set(long) <= set(LONGER), f"over {LINES_ASKED_ABOVE} lines: {long}; split it, or say in LONGER why not"
+    assert not {name: count for name, count in long.items() if count > LINES_MAX}, f"over {LINES_MAX} lines: split it"
 
 
 def test_the_list_of_longer_modules_is_true() -> None:
-    long = {module.name for module in modules() if module.line_count > LINES_MAX}
+    long = {module.name for module in modules() if module.line_count > LINES_ASKED_ABOVE}
     assert set(LONGER) == long & set(LONGER)
+    assert all(LONGER.values())
 
 
 @pytest.mark.parametrize("module", core_modules(), ids=lambda module: module.name)
@@ -145,7 +149,7 @@ _TYPE_CHECKING = ("TYPE_CHECKING", "typing.TYPE_CHECKING")
 # What makes a temporary file or directory under a name that nobody can guess, for its owner alone.
 SAFE_TEMPORARY = {"tempfile.mkdtemp", "tempfile.mkstemp", "tempfile.TemporaryDirectory", "tempfile.NamedTemporaryFile"}
 # Looks for directories of processes that were killed, and takes only those that it can lock.
-SEES_TEMPORARY = {"pymq/spark/gateway.py": {"tempfile.gettempdir"}}
+SEES_TEMPORARY = {"pymq/spark/session/gateway.py": {"tempfile.gettempdir"}}
 
 
 def test_names_of_temporary_files_can_not_be_guessed() -> None:

@@ -14,7 +14,6 @@ IMPORTABLE = {
     "pymq.store.disk.fs",  # the file seam
     "pymq.store.disk.memory_fs",  # of a broker for tests
     "pymq.store.disk.json_table",
-    "pymq.store.disk.renamed_table",
     "pymq.store.disk.saved_tables",
     "pymq.store.disk.timer_checkpoint",
     "pymq.store.timer.timer_store",  # files beside the log, which the broker's timers fill

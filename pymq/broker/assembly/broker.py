@@ -233,7 +233,7 @@ class Broker:
             members,
             make_client=lambda: PeerClient(clock=self._clock, sign=self.security.sign, tls=self._tls.outgoing),
             switch=self.switch,
-            on_serve=self._serve_anew,
+            on_serve=self._serve_again,
             was_master=was_master,
             member_gate=self.security.member_gate,
         )
@@ -401,9 +401,9 @@ class Broker:
 
     async def announce(self) -> None:
         if not self._place.serves_later(self):
-            self._serve_anew()
+            self._serve_again()
 
-    def _serve_anew(self) -> None:
+    def _serve_again(self) -> None:
         assert self.parts is not None
         # These parts know no client yet. A new connection brings a new heartbeat.
         self.server.close_connections()

@@ -152,12 +152,12 @@ class GroupPlace(Protocol):
 
     @property
     def answer_proof(self) -> AnswerProof | None:
-        """Proves answers to members; None in a plain group."""
+        """What proves answers to members; None in a plain group."""
         ...
 
     @property
     def on_lost_end(self) -> Callable[[str], None] | None:
-        """Takes what the disk has lost at the log's end; None to drop it."""
+        """Who hears that the disk has lost the log's end; None to drop it."""
         ...
 
     def tables(self, runtime: Runtime, *, is_master: bool) -> Tables:

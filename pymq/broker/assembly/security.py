@@ -102,7 +102,7 @@ class BrokerSecurity:
 
     @property
     def member_gate(self) -> Gate | None:
-        """Stands before a Raft group's members while the broker is closed: users of its metadata are not known then."""
+        """What stands before a group's members while the broker is closed: its metadata's users are not known then."""
         if self._gatekeeper is None or not has_users(self._config):
             return self._gatekeeper
         servers = [] if self._server_user is None else [self._server_user]
@@ -110,7 +110,7 @@ class BrokerSecurity:
 
     @property
     def gatekeeper(self) -> Gatekeeper | None:
-        """Admits senders; None when everybody may send everything."""
+        """What admits senders; None when everybody may send everything."""
         return self._gatekeeper
 
     def open_port(self, credentials: Credentials) -> Sign | None:
@@ -163,7 +163,7 @@ class BrokerSecurity:
         return jobs if self.audit is None else [*jobs, Job("audit log", LOOK_PERIOD_MS, self.audit.tick)]
 
     def add_users_listener(self, listener: Callable[[], None]) -> None:
-        """Has ``listener`` called after each change of the users that the metadata keep."""
+        """Have ``listener`` called after each change of the users that the metadata keep."""
         self._on_users.append(listener)
 
     def _migrate(self, auth: AuthManager) -> None:

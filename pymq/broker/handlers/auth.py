@@ -104,7 +104,7 @@ class AuthHandlers:
         return request.sender
 
     def _check_on(self, request: Command) -> None:
-        """Raises Refusal(REQUEST_CODE_NOT_SUPPORTED) when the users are not this broker's own."""
+        """Raise Refusal(REQUEST_CODE_NOT_SUPPORTED) when the users are not this broker's own."""
         if self._auth.is_on:
             return
         why = "there are no users and no access rules: authenticationEnabled is off"

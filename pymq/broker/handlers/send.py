@@ -426,7 +426,7 @@ def check_flags(sys_flag: int) -> None:
 
 
 def _check_origin(request: Command, properties: bytes) -> None:
-    """Refuse a retry of a topic that its sender may not read: whoever resends a dead letter believes that name."""
+    """Refuse a retry of a topic that its sender may not read: who resends a dead letter believes that name."""
     origin = find_property(properties, RETRY_TOPIC.encode())
     if origin is None or request.sender is None or request.sender.may_read(name := origin.decode("utf-8", "replace")):
         return

@@ -65,7 +65,7 @@ class AuthManager:
         return self._state.version
 
     def add_listener(self, listener: Callable[[], None]) -> None:
-        """Has ``listener`` called after each change, before it is answered."""
+        """Have ``listener`` called after each change, before it is answered."""
         self._listeners.append(listener)
 
     def change(self, change: Change, done: Saved) -> None:

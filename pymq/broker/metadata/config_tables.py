@@ -28,7 +28,7 @@ class ConfigTables:
         return JsonTable(self._files, path, member, may_go_back=may_go_back, saved=self._saved)
 
     def check_private(self, file_name: str) -> None:
-        """Raises StoreError when others than the owner can use a table that holds secrets, or its backup."""
+        """Raise StoreError when others than the owner can use a table that holds secrets, or its backup."""
         for path in (f"{self._root}/config/{file_name}", f"{self._root}/config/{file_name}.bak"):
             if self._files.exists(path) and is_open_to_others(mode := self._files.mode(path)):
                 raise StoreError(

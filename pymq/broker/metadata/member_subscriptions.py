@@ -31,7 +31,7 @@ class MemberSubscriptions:
         self._variants: list[Variant] = []
 
     def note(self, peer: Peer, subscriptions: Iterable[SubscriptionData]) -> None:
-        """Notes what a member's heartbeat says."""
+        """Note what a member's heartbeat says."""
         variant = _variant(subscriptions)
         known = self._members.get(peer)
         if known == variant:
@@ -49,7 +49,7 @@ class MemberSubscriptions:
         self._drop_unused(known)
 
     def forget(self, peer: Peer) -> None:
-        """Forgets a member that left."""
+        """Forget a member that left."""
         self._drop_unused(self._members.pop(peer, None))
 
     @property
@@ -67,7 +67,7 @@ class MemberSubscriptions:
         )
 
     def differences(self) -> dict[str, dict[str, int]]:
-        """Returns, for each topic that members subscribe to differently, selection -> number of members."""
+        """Return, for each topic that members subscribe to differently, selection -> number of members."""
         if not self.differ:
             return {}
         counts = [(variant, sum(one is variant for one in self._members.values())) for variant in self._variants]

@@ -209,7 +209,7 @@ def decode_message(envelope: Envelope) -> Message:
 
 
 def _check_values(value: Any, name: str) -> None:
-    """Raises BodyError for a number, text or list beyond its limit, anywhere in a message."""
+    """Raise BodyError for a number, text or list beyond its limit, anywhere in a message."""
     if isinstance(value, bool) or value is None:
         return
     if isinstance(value, int):

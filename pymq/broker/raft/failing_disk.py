@@ -14,8 +14,8 @@ PATIENCE_TICKS = 4
 class FailingDisk:
     """Looks at the disk of one node with each tick.
 
-    After a failed sync the log takes nothing until it is opened anew. Until then the node does not lead. A leader whose
-    writes fail, as on a full disk, hands over, but it may be elected again: the disks of all may be full.
+    After a failed sync the log takes nothing until it is opened again. Until then the node does not lead. A leader
+    whose writes fail, as on a full disk, hands over, but it may be elected again: the disks of all may be full.
     """
 
     def __init__(self, successor: Callable[[], str], on_problem: Callable[[str], None]) -> None:

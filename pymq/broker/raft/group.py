@@ -143,7 +143,7 @@ class RaftGroup:
 
     @property
     def on_lost_end(self) -> Callable[[str], None] | None:
-        """Takes what the disk has lost at the log's end; None when the machine was not off. Raises OSError."""
+        """Who hears that the disk has lost the log's end; None when the machine was not off. Raises OSError."""
         return None if self.driver is not None or self._run_record.is_same_boot else self._run_record.note_lost
 
     @property
@@ -371,7 +371,7 @@ class RaftGroup:
             return
         node = self.node
         if node.lost_bytes:
-            self._begin_anew(node.lost_bytes)
+            self._begin_again(node.lost_bytes)
             return
         leads_term = node.term if node.leadership is not None else None
         if self._truncate_to is not None or self._joining.discards_log or leads_term != self._opened_term:
@@ -490,7 +490,7 @@ class RaftGroup:
         self.driver = None
         self._founders.forget()
 
-    def _begin_anew(self, why: str) -> None:
+    def _begin_again(self, why: str) -> None:
         """Be a new replica, with the log that is there, from the next parts on. Raises OSError."""
         self._run_record.note_lost(why)
         self.driver = None

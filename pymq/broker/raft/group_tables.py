@@ -110,7 +110,7 @@ class GroupTables:
             self._take_over(store.physical_max_offset)
         if self.tables.end < store.physical_min_offset and self.tables.all():
             log.warning(
-                "the tables of the Raft group are as of offset %d, the log begins at %d: they are made from it anew",
+                "the tables of the Raft group are as of offset %d, the log begins at %d: they are made from it again",
                 self.tables.end,
                 store.physical_min_offset,
             )

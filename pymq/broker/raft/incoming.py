@@ -34,7 +34,7 @@ def envelope_and_bytes(body: bytes | memoryview) -> tuple[bytes | memoryview, by
 
 
 def check_bytes(request: AppendRequest, data: bytes | memoryview) -> None:
-    """Raises ProtocolViolation unless ``data`` are the whole records of the request's range.
+    """Raise ProtocolViolation unless ``data`` are the whole records of the request's range.
 
     Each piece, and each membership in it, must end where a record does: no position lies within a record.
     """

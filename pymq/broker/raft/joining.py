@@ -145,7 +145,7 @@ class Joining:
 
     def _probed(self, data: memoryview | bytes) -> None:
         self._is_probing = False
-        self._discard("gets the group's log anew, as a new replica; its own is set aside")
+        self._discard("gets the group's log again, as a new replica; its own is set aside")
 
     def _not_there(self, address: str, why: str) -> None:
         self._is_probing = False
@@ -201,7 +201,7 @@ class Joining:
             self.on_problem(f"the former log, which nobody needs any more, can't be removed: {error}")
 
     def interrupt(self) -> None:
-        """The store is closed: what was being copied begins anew."""
+        """The store is closed: what was being copied begins again."""
         if self._fetch is not None:
             self._failed("the copy of the log was interrupted")
 

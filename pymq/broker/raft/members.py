@@ -153,7 +153,7 @@ def parse_peers(text: str) -> tuple[Member, ...]:
 
 
 def check_addresses(members: Sequence[Member], resolve: Callable[[str], Iterable[str]]) -> None:
-    """Raises ConfigError for a member whose host has no address, and for two members at one address.
+    """Raise ConfigError for a member whose host has no address, and for two members at one address.
 
     ``resolve`` returns the IP addresses of a host, none for an unknown name.
     """

@@ -28,7 +28,7 @@ from pymq.raft.state import Replica
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command, request
 
-# Beyond, the connections to a peer that is silent, or answers nothing, are opened anew: a pulled cable says nothing.
+# Beyond, the connections to a peer that is silent, or answers nothing, are opened again: a pulled cable says nothing.
 SILENT_MS_MAX = 1500
 SLOW_LINK_BYTES_PER_MS = 250  # log bytes may take so much longer to be answered
 LENGTH = struct.Struct(">I")  # of the envelope in a request 9121, before the log bytes
@@ -135,8 +135,8 @@ class Peers:
         """Have a connection to every peer, also to one that this node rarely speaks to: followers ask each other for
         votes, once, and what finds no connection is lost.
 
-        Open the connections anew, now and then, to peers that are silent or answer nothing. A node that speaks may hear
-        nothing: its messages come on a connection of its own.
+        Open the connections again, now and then, to peers that are silent or answer nothing. A node that speaks may
+        hear nothing: its messages come on a connection of its own.
         """
         now_ms = self._clock.monotonic_ms()
         for node, address in self._addresses.items():

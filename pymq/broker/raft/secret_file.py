@@ -82,7 +82,7 @@ class SecretFile:
     """One node's secrets, as its file has them now."""
 
     def __init__(self, files: Files, path: str) -> None:
-        """Raises ConfigError for a file that is missing, open to others, or has no secret."""
+        """Raise ConfigError for a file that is missing, open to others, or has no secret."""
         self.path = path
         self._files = files
         self.problem = ""  # why the file can't be read now; then what it had before counts

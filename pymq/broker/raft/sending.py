@@ -20,7 +20,7 @@ class Sending:
     def offer(self, request: AppendRequest) -> None:
         """Send ``request`` too, when it continues what is still to be sent; else in its place.
 
-        The core begins anew from another place when a member has another log or does not answer.
+        The core begins again from another place when a member has another log or does not answer.
         """
         rest = self._rest
         is_continued = rest is not None and rest.term == request.term and rest.end == request.previous.end

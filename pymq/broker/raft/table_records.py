@@ -170,7 +170,7 @@ def _items(change: TableChange) -> Iterator[tuple[str, str, bytes | None]]:
 
 
 def _check(change: TableChange) -> None:
-    """Raises TableRecordError for a change of what is no table or member here, or that contradicts itself."""
+    """Raise TableRecordError for a change of what is no table or member here, or that contradicts itself."""
     kind = TABLE_KINDS.get(change.table)
     if kind is None:
         raise TableRecordError(f"{change.table[:60]!r} is no table")

@@ -71,7 +71,7 @@ class ReplicationSide(Protocol):
 
     @property
     def accept(self) -> Callable[[], StreamHandler] | None:
-        """Makes the handler of a slave's connection; None where no slave connects to a port of its own."""
+        """What makes the handler of a slave's connection; None where no slave connects to a port of its own."""
         ...
 
     @property

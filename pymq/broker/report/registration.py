@@ -157,7 +157,7 @@ class Registrar:
         return self._registered_slaves is not None and not self._registered_slaves.issuperset(self._slaves() or ())
 
     async def register_all(self) -> None:
-        """Runs one round, and further ones while changes come in. Logs failures once per outage, never raises."""
+        """Run one round, and further ones while changes come in. Logs failures once per outage, never raises."""
         if self._running:
             return
         self._running = True
@@ -190,13 +190,13 @@ class Registrar:
         return pause_ms
 
     def note_lost(self, address: str) -> None:
-        """Plans a round soon after a name server's connection ended: a server that starts again knows nothing."""
+        """Plan a round soon after a name server's connection ended: a server that starts again knows nothing."""
         if address in self._config.namesrv_addresses:
             self._lost = True
             self._next_ms = min(self._next_ms, self._clock.monotonic_ms() + RETRY_MS)
 
     async def unregister_all(self) -> None:
-        """Removes the broker from every reachable name server's routes. Never raises for a server that is away."""
+        """Remove the broker from every reachable name server's routes. Never raises for a server that is away."""
         await self._gather(*[self._unregister(server) for server in self._config.namesrv_addresses])
 
     def registration(self) -> Command:

@@ -1,7 +1,7 @@
 """RuntimeInfo: the table that ``brokerStatus``, ``clusterList`` and dashboards read (request code 28).
 
-Keys and formats are RocketMQ's. A key without a counterpart here (thread pools, timer wheel) has its idle value,
-because the tools fail or show blanks for a missing key.
+Keys and formats are RocketMQ's. A key without a counterpart here (thread pools, rates of the timer wheel) has its idle
+value, because the tools fail or show blanks for a missing key.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class FilterFigures:
         self.counts: dict[tuple[str, str], FilterCounts] = {}
 
     def add(self, topic: str, group: str, start: int, result: GetResult, error_count: int, spent_ms: int) -> None:
-        """Counts a read from offset ``start`` on, which met ``error_count`` messages that could not be judged."""
+        """Count a read from offset ``start`` on, which met ``error_count`` messages that could not be judged."""
         if result.status not in _COUNTED:
             return
         counts = self.counts.get((topic, group))
@@ -46,7 +46,7 @@ class FilterFigures:
         counts.time_ms += spent_ms
 
     def forget(self, *, topic: str | None = None, group: str | None = None) -> None:
-        """Drops the counts of a deleted topic or group."""
+        """Drop the counts of a deleted topic or group."""
         self.counts = {key: one for key, one in self.counts.items() if key[0] != topic and key[1] != group}
 
     def figures(self) -> dict[str, str]:

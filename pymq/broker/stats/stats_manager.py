@@ -57,13 +57,13 @@ class Meter:
         self._day: deque[Sample] = deque(maxlen=_DAY_SAMPLES)
 
     def add(self, count: int, size_bytes: int) -> None:
-        """Counts one call that moved ``count`` messages of ``size_bytes`` bytes in all."""
+        """Count one call that moved ``count`` messages of ``size_bytes`` bytes in all."""
         self.count += count
         self.size_bytes += size_bytes
         self.calls += 1
 
     def sample(self, at_ms: int) -> None:
-        """Adds the present values to each window whose step is over."""
+        """Add the present values to each window whose step is over."""
         windows = ((self._minute, _MINUTE_STEP_MS), (self._hour, _HOUR_STEP_MS), (self._day, _DAY_STEP_MS))
         for window, step_ms in windows:
             if not window or at_ms - window[-1].at_ms >= step_ms:
@@ -127,25 +127,25 @@ class StatsManager:
         return self.group_get.get((topic, group)) or self._made_pair(self.group_get, topic, group, self._retired_get)
 
     def message_put(self, topic: str, count: int, size_bytes: int) -> None:
-        """Counts a send of ``count`` messages."""
+        """Count a send of ``count`` messages."""
         self.put_meter(topic).add(count, size_bytes)
 
     def messages_got(self, group: str, topic: str, count: int, size_bytes: int) -> None:
-        """Counts a pull that was answered with ``count`` messages."""
+        """Count a pull that was answered with ``count`` messages."""
         self.get_meter(topic, group).add(count, size_bytes)
 
     def message_sent_back(self, topic: str, group: str) -> None:
-        """Counts a message that a consumer gave back."""
+        """Count a message that a consumer gave back."""
         meter = self.send_back.get((topic, group)) or self._made_pair(self.send_back, topic, group, Meter())
         meter.add(1, 0)
 
     def message_dead(self, topic: str, group: str) -> None:
-        """Counts a message of ``topic`` that a group gave up: a dead letter."""
+        """Count a message of ``topic`` that a group gave up: a dead letter."""
         meter = self.dead_letters.get((topic, group)) or self._made_pair(self.dead_letters, topic, group, Meter())
         meter.add(1, 0)
 
     def forget_topic(self, topic: str) -> None:
-        """Drops the meters of a deleted topic; the broker's totals keep what they counted."""
+        """Drop the meters of a deleted topic; the broker's totals keep what they counted."""
         _retire(self.topic_put, lambda key: key == topic, self._retired_put)
         _retire(self.group_get, lambda key: key[0] == topic, self._retired_get)
         for given_back in (self.send_back, self.dead_letters):
@@ -153,7 +153,7 @@ class StatsManager:
         self.filters.forget(topic=topic)
 
     def forget_group(self, group: str) -> None:
-        """Drops the meters of a deleted group."""
+        """Drop the meters of a deleted group."""
         _retire(self.group_get, lambda key: key[1] == group, self._retired_get)
         for given_back in (self.send_back, self.dead_letters):
             _retire(given_back, lambda key: key[1] == group, Meter())
@@ -162,7 +162,7 @@ class StatsManager:
     # -- periodic ------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Takes samples once a second; call it at least that often."""
+        """Take samples once a second; call it at least that often."""
         now_ms = self._clock.monotonic_ms()
         if now_ms < self._next_sample_ms:
             return

@@ -61,12 +61,12 @@ class Cleaner:
         self.deleted_count = 0
 
     def delete_expired(self) -> None:
-        """Makes the next passes delete what is old enough at any hour, the first one at once. For operators."""
+        """Make the next passes delete what is old enough at any hour, the first one at once. For operators."""
         self._manual_passes = MANUAL_PASS_COUNT
         self._next_pass_ms = self._clock.monotonic_ms()
 
     def tick(self) -> None:
-        """Starts a pass when it is time, or continues the last one. Raises OSError when the disk fails."""
+        """Start a pass when it is time, or continue the last one. Raises OSError when the disk fails."""
         if self._is_working or self._is_stopped:
             return
         now_ms = self._clock.monotonic_ms()
@@ -81,7 +81,7 @@ class Cleaner:
             self._store.sweep()
 
     def stop(self) -> None:
-        """Starts nothing more and ignores the result of work that still runs: the store is about to be closed."""
+        """Start nothing more and ignore the result of work that still runs: the store is about to be closed."""
         self._is_stopped = True
 
     def plan(self, changed: BrokerConfig) -> DeletionPlan:

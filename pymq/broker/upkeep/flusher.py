@@ -62,7 +62,7 @@ class Flusher:
             self._run_in_thread(self._sync_log, self._done)
 
     def tick(self) -> None:
-        """Does the periodic flush of ASYNC_FLUSH and, now and then, the checkpoint; neither if nothing was stored."""
+        """Do the periodic flush of ASYNC_FLUSH and, now and then, the checkpoint; neither if nothing was stored."""
         end = self._store.physical_max_offset
         if end != self._ticked_offset and self._is_enough(end):
             self._ticked_offset = end

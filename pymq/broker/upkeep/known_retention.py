@@ -33,7 +33,7 @@ class KnownRetention:
             return None
 
     def save(self, settings: RetentionSettings) -> None:
-        """Raises StoreError or OSError."""
+        """Raise StoreError or OSError."""
         fields: dict[str, Any] = msgspec.to_builtins(settings)
         fields["delete_hours"] = sorted(fields["delete_hours"])
         self._table.save({MEMBER: fields})

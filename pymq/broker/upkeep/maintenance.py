@@ -28,7 +28,7 @@ class TaskPiece(Protocol):
     size: int
 
     def run(self) -> None:
-        """Does the work; any thread may call it."""
+        """Do the work; any thread may call it."""
         ...
 
 
@@ -108,7 +108,7 @@ class MaintenanceTasks:
             lane.tick()
 
     def stop(self) -> None:
-        """Starts nothing more and ignores the result of work that still runs: the store is about to be closed."""
+        """Start nothing more and ignore the result of work that still runs: the store is about to be closed."""
         for lane in self._lanes:
             lane.is_stopped = True
 

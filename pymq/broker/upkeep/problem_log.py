@@ -23,7 +23,7 @@ class ProblemLog:
         self._known: list[str] = []
 
     def tick(self) -> None:
-        """Logs what is new and what is over since the last call."""
+        """Log what is new and what is over since the last call."""
         known, self._known = self._known, self._store.problems
         for problem in self._known:
             if problem not in known:

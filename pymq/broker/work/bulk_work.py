@@ -34,7 +34,7 @@ class BulkWork:
         self._were_modules_loaded = False
 
     def prepare(self, store: MessageStore, *, is_awaited: bool) -> None:
-        """Takes a store that was just opened. ``is_awaited``: load numpy now, not with the first message."""
+        """Take a store that was just opened. ``is_awaited``: load numpy now, not with the first message."""
         self._store = store
         self._idle_end = store.physical_max_offset
         store.set_bulk_ready(self._is_loaded)
@@ -42,13 +42,13 @@ class BulkWork:
             self._load()
 
     def tick(self) -> None:
-        """Loads numpy if messages have come since :meth:`prepare`, or the store wants it. Call it now and then."""
+        """Load numpy if messages have come since :meth:`prepare`, or the store wants it. Call it now and then."""
         store = self._store
         if store is not None and (store.physical_max_offset != self._idle_end or store.is_bulk_wanted):
             self._load()
 
     def _load(self) -> None:
-        """Starts to load numpy, once."""
+        """Start to load numpy, once."""
         if not self._is_asked:
             self._is_asked = True
             self._were_modules_loaded = all(name in sys.modules for name in BULK_MODULES)

@@ -55,7 +55,7 @@ class WorkerThreads:
         self._is_started = False
 
     def __call__(self, work: Callable[[], int], done: Callable[[WorkOutcome], None]) -> None:
-        """Runs ``work`` in a thread, then ``done`` on the loop."""
+        """Run ``work`` in a thread, then ``done`` on the loop."""
         if not self._is_started:
             self._is_started = True
             for thread in self._threads:
@@ -63,12 +63,12 @@ class WorkerThreads:
         self._queue.put((work, done))
 
     def stop(self) -> None:
-        """Ends the threads once the work given so far is done. Does not wait for it: a disk may hang."""
+        """End the threads once the work given so far is done. Does not wait for it: a disk may hang."""
         for _ in self._threads if self._is_started else ():
             self._queue.put(None)
 
     def join(self) -> None:
-        """Waits after :meth:`stop` until the threads have ended."""
+        """Wait after :meth:`stop` until the threads have ended."""
         for thread in self._threads if self._is_started else ():
             thread.join()
 

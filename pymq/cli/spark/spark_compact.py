@@ -1,4 +1,4 @@
-"""``pymq spark-compact``: merges small Parquet files of an export, by :mod:`pymq.spark.compaction`. Needs no Spark."""
+"""``pymq spark-compact``: merges small files of an export (:mod:`pymq.spark.lake.compaction`), without Spark."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def spark_compact(
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")] = False,
 ) -> None:
     """Merge the small Parquet files of an export. Readers see each row once at any moment; see docs/spark.md."""
-    from pymq.spark.options import parse_compression
+    from pymq.spark.lake.compression import parse_compression
 
     parse_compression(compression)
     target_bytes = _parse_target(target_size)
     try:
-        from pymq.spark.commits import open_existing
-        from pymq.spark.compaction import CompactSettings, compact, directories_of, planned
-        from pymq.spark.directories import local_directory
+        from pymq.spark.lake.commits import open_existing
+        from pymq.spark.lake.compaction import CompactSettings, compact, directories_of, planned
+        from pymq.spark.places.directories import local_directory
     except ModuleNotFoundError as error:
         raise UsageError(f"spark-compact needs {error.name}: pip install 'pymq-toolkit[spark]'") from error
 

@@ -1,4 +1,4 @@
-"""``pymq spark-export``: exports topics to files with Spark, by :mod:`pymq.spark.export`."""
+"""``pymq spark-export``: exports topics to files with Spark, by :mod:`pymq.spark.export.export`."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from pymq.cli.spark.store_place import (
 )
 from pymq.errors import UsageError
 from pymq.model.compression import INFLATION_RATIO_MAX
-from pymq.spark.masters import DEFAULT_DRIVER_MEMORY, DEFAULT_MASTER
+from pymq.spark.session.masters import DEFAULT_DRIVER_MEMORY, DEFAULT_MASTER
 
 if TYPE_CHECKING:
-    from pymq.spark.options import ExportSummary
+    from pymq.spark.export.options import ExportSummary
 
 app = new_app()
 
@@ -149,8 +149,8 @@ def spark_export(
     chosen = parse_plugin(plugin, expression, via)
     if sql is not None:
         check_sql(sql)
-    from pymq.spark.options import ExportOptions
-    from pymq.spark.places import place_of
+    from pymq.spark.export.options import ExportOptions
+    from pymq.spark.places.places import place_of
 
     options = ExportOptions(
         namesrv=";".join(split_addresses(namesrv)),
@@ -190,7 +190,7 @@ def spark_export(
         options.partition_by = tuple("dt" if word == "date" else word for word in _words(partition_by))
     options.check()
     try:
-        from pymq.spark.export import run
+        from pymq.spark.export.export import run
     except ModuleNotFoundError as error:
         raise UsageError(f"spark-export needs {error.name}: pip install 'pymq-toolkit[spark]'") from error
 

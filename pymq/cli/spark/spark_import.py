@@ -1,4 +1,4 @@
-"""``pymq spark-import``: sends the rows of files to topics with Spark, by :mod:`pymq.spark.imports`."""
+"""``pymq spark-import``: sends the rows of files to topics with Spark, by :mod:`pymq.spark.imports.imports`."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from pymq.cli.spark.options import (
     silence_spark,
 )
 from pymq.errors import UsageError
-from pymq.spark.masters import DEFAULT_DRIVER_MEMORY, DEFAULT_MASTER
+from pymq.spark.session.masters import DEFAULT_DRIVER_MEMORY, DEFAULT_MASTER
 
 if TYPE_CHECKING:
-    from pymq.spark.imports import ImportSummary
+    from pymq.spark.imports.imports import ImportSummary
 
 app = new_app()
 
@@ -89,8 +89,8 @@ def spark_import(
 ) -> None:
     """Send the rows of Parquet, JSON, CSV or other files to topics. Needs the spark extra."""
     try:
-        from pymq.spark.directories import local_directory
-        from pymq.spark.imports import ImportOptions, run
+        from pymq.spark.imports.imports import ImportOptions, run
+        from pymq.spark.places.directories import local_directory
     except ModuleNotFoundError as error:
         raise UsageError(f"spark-import needs {error.name}: pip install 'pymq-toolkit[spark]'") from error
 

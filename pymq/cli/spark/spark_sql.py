@@ -28,7 +28,7 @@ from pymq.cli.spark.store_place import (
     store_place,
 )
 from pymq.errors import UsageError
-from pymq.spark.masters import DEFAULT_DRIVER_MEMORY, DEFAULT_MASTER
+from pymq.spark.session.masters import DEFAULT_DRIVER_MEMORY, DEFAULT_MASTER
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,11 +88,11 @@ def spark_sql(
         raise UsageError("--out is for json, csv and parquet: give -o too")
     place = store_place(store, commit_log, broker_name, while_running=while_running)
     try:
-        from pymq.spark import gateway
-        from pymq.spark.masters import check_driver_memory, check_master
-        from pymq.spark.places import expanded, place_of
+        from pymq.spark.places.places import expanded, place_of
         from pymq.spark.queries import Query, Tables
-        from pymq.spark.shipping import prepare_executors
+        from pymq.spark.session import gateway
+        from pymq.spark.session.masters import check_driver_memory, check_master
+        from pymq.spark.session.shipping import prepare_executors
     except ModuleNotFoundError as error:
         raise UsageError(f"spark-sql needs {error.name}: pip install 'pymq-toolkit[spark]'") from error
     servers = ";".join(split_addresses(namesrv))

@@ -9,7 +9,7 @@ import typer
 from pymq.errors import UsageError
 
 if TYPE_CHECKING:
-    from pymq.spark.store_place import StorePlace
+    from pymq.spark.planning.store_place import StorePlace
 
 StoreOption = Annotated[
     str | None,
@@ -35,6 +35,6 @@ def store_place(
         if commit_log is not None or broker_name is not None or while_running:
             raise UsageError("--commitlog, --broker-name and --while-running are for --store: name the directory too")
         return None
-    from pymq.spark.store_place import StorePlace
+    from pymq.spark.planning.store_place import StorePlace
 
     return StorePlace(directory, commit_log or "", broker_name or "", while_running)

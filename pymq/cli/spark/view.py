@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from pymq.cli.output import print_note, printable
-from pymq.spark.options import NoProgress
+from pymq.spark.session.job_progress import NoProgress
 
 if TYPE_CHECKING:
-    from pymq.spark.options import ExportProgress
+    from pymq.spark.session.job_progress import ExportProgress
 
 RATE_WINDOW_S = 10.0
 TOPICS_SHOWN_MAX = 10

@@ -12,11 +12,11 @@ from pymq.model.hosts import pack_host, parse_address
 from pymq.model.layout import HOST_V4_SIZE_BYTES
 from pymq.model.properties import encode_properties
 from pymq.model.record import body_crc
-from pymq.spark.lake import Lake, Span
-from pymq.spark.lake_reader import LakeReader, first_offset_at
-from pymq.spark.places import expanded
-from pymq.spark.ranges import QueueRange, ReadSettings
-from pymq.spark.selection import Selection
+from pymq.spark.lake.lake import Lake, Span
+from pymq.spark.lake.lake_reader import LakeReader, first_offset_at
+from pymq.spark.places.places import expanded
+from pymq.spark.planning.ranges import QueueRange, ReadSettings
+from pymq.spark.planning.selection import Selection
 
 _COLUMNS = (
     "queueOffset",

@@ -206,7 +206,7 @@ def _archive(directory: str, tag: str, sql: str | None, via: str | None) -> Arch
         raise UsageError("--archive and --via exclude each other: an archive has no filter servers")
     try:
         from pymq.cli.tail.archive import Archive
-        from pymq.spark.selection import Selection
+        from pymq.spark.planning.selection import Selection
     except ModuleNotFoundError as error:
         raise UsageError(f"--archive needs {error.name}: pip install 'pymq-toolkit[spark]'") from error
     return Archive(directory, Selection(tag=tag, sql=sql))

@@ -82,7 +82,7 @@ class Admin:
         await self.close()
 
     async def close(self) -> None:
-        """Ends all connections."""
+        """End all connections."""
         await self._connection.close()
 
     @cached_property

@@ -24,19 +24,19 @@ class AuthAdmin:
         self._connection = connection
 
     async def users(self, address: str, name_filter: str | None = None) -> list[UserInfo]:
-        """Returns the users whose names contain a text; with passwords where the broker shows them to the sender."""
+        """Return the users whose names contain a text; with passwords where the broker shows them to the sender."""
         header = ListUsersHeader(filter=name_filter)
         answer = await self._connection.ask_broker(address, RequestCode.AUTH_LIST_USER, header)
         return _decoded(answer.body, list[UserInfo], address) or []
 
     async def user(self, address: str, name: str) -> UserInfo | None:
-        """Returns a user, None when the broker has none of that name."""
+        """Return a user, None when the broker has none of that name."""
         header = UserHeader(username=name)
         answer = await self._connection.ask_broker(address, RequestCode.AUTH_GET_USER, header)
         return _decoded(answer.body, UserInfo, address)
 
     async def create_user(self, address: str, name: str, password: str, *, user_type: str | None = None) -> None:
-        """Makes a user: ``user_type`` is Normal, also without one, or Super."""
+        """Make a user: ``user_type`` is Normal, also without one, or Super."""
         info = UserInfo(username=name, password=password, user_type=user_type)
         await self._connection.ask_broker(address, RequestCode.AUTH_CREATE_USER, UserHeader(username=name), info)
 
@@ -49,7 +49,7 @@ class AuthAdmin:
         user_type: str | None = None,
         status: str | None = None,
     ) -> None:
-        """Changes what is given of a user: ``user_type`` is Normal or Super, ``status`` enable or disable.
+        """Change what is given of a user: ``user_type`` is Normal or Super, ``status`` enable or disable.
 
         RocketMQ changes one of them in a request, so each goes alone.
         """
@@ -65,19 +65,19 @@ class AuthAdmin:
                 )
 
     async def delete_user(self, address: str, name: str) -> None:
-        """Deletes a user with its ACL; an unknown one counts as deleted."""
+        """Delete a user with its ACL; an unknown one counts as deleted."""
         await self._connection.ask_broker(address, RequestCode.AUTH_DELETE_USER, UserHeader(username=name))
 
     async def acls(
         self, address: str, subject_filter: str | None = None, resource_filter: str | None = None
     ) -> list[AclInfo]:
-        """Returns the ACLs whose subject ``User:name`` contains a text, with the entries whose resource does."""
+        """Return the ACLs whose subject ``User:name`` contains a text, with the entries whose resource does."""
         header = ListAclsHeader(subject_filter=subject_filter, resource_filter=resource_filter)
         answer = await self._connection.ask_broker(address, RequestCode.AUTH_LIST_ACL, header)
         return _decoded(answer.body, list[AclInfo], address) or []
 
     async def acl(self, address: str, name: str) -> AclInfo | None:
-        """Returns the ACL of a user, None for one without."""
+        """Return the ACL of a user, None for one without."""
         header = SubjectHeader(subject=f"User:{name}")
         answer = await self._connection.ask_broker(address, RequestCode.AUTH_GET_ACL, header)
         return _decoded(answer.body, AclInfo, address)
@@ -85,7 +85,7 @@ class AuthAdmin:
     async def put_acl(
         self, address: str, name: str, entries: Sequence[AclEntryInfo], *, policy_type: str = "Custom"
     ) -> None:
-        """Adds entries to a user's ACL, and makes it if there is none; an entry replaces the one of its resource."""
+        """Add entries to a user's ACL, and make it if there is none; an entry replaces the one of its resource."""
         subject = f"User:{name}"
         info = AclInfo(subject=subject, policies=[PolicyInfo(policy_type=policy_type, entries=list(entries))])
         is_new = await self.acl(address, name) is None
@@ -95,13 +95,13 @@ class AuthAdmin:
     async def delete_acl(
         self, address: str, name: str, *, policy_type: str | None = None, resource: str | None = None
     ) -> None:
-        """Deletes the entries of a user's ACL that are about ``resource``, or all of them."""
+        """Delete the entries of a user's ACL that are about ``resource``, or all of them."""
         header = DeleteAclHeader(subject=f"User:{name}", policy_type=policy_type, resource=resource)
         await self._connection.ask_broker(address, RequestCode.AUTH_DELETE_ACL, header)
 
 
 def _decoded(body: bytes, kind: type[T], address: str) -> T | None:
-    """Returns the decoded body, None for an empty one. Raises RefusedError naming the broker."""
+    """Return the decoded body, None for an empty one. Raises RefusedError naming the broker."""
     if not body:
         return None
     try:

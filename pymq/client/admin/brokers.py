@@ -47,23 +47,23 @@ class BrokerAdmin:
         self._connection = connection
 
     async def runtime_info(self, address: str) -> dict[str, str]:
-        """Returns RocketMQ's runtime table: rates, totals of today and yesterday, disk use, version."""
+        """Return RocketMQ's runtime table: rates, totals of today and yesterday, disk use, version."""
         answer = await self._connection.ask_broker(address, RequestCode.GET_BROKER_RUNTIME_INFO)
         return decode_admin_body(KvTable, answer.body).table
 
     async def config(self, address: str) -> dict[str, str]:
-        """Returns all settings by RocketMQ's names."""
+        """Return all settings by RocketMQ's names."""
         answer = await self._connection.ask_broker(address, RequestCode.GET_BROKER_CONFIG)
         return decode_settings(answer.body)
 
     async def update_config(self, address: str, changes: dict[str, str]) -> None:
-        """Changes settings while the broker runs. Raises RefusedError for those that can't be changed."""
+        """Change settings while the broker runs. Raises RefusedError for settings that can't be changed."""
         await self._connection.ask_broker(address, RequestCode.UPDATE_BROKER_CONFIG, None, encode_settings(changes))
 
     async def plan_config(
         self, address: str, changes: dict[str, str], forget: Sequence[str] = ()
     ) -> DeletionPlan | None:
-        """Returns which segments the broker would delete after a change; None when it can't say: no PyMQ broker.
+        """Return which segments the broker would delete after a change; None when it can't say: no PyMQ broker.
 
         ``forget``: keys whose changes at run time would be taken back. Raises RefusedError for settings that can't be
         changed.
@@ -79,19 +79,19 @@ class BrokerAdmin:
         return decode_admin_body(DeletionPlan, answer.body)
 
     async def ha_status(self, address: str) -> HaStatus:
-        """Returns the state of replication as the broker sees it."""
+        """Return the state of replication as the broker sees it."""
         answer = await self._connection.ask_broker(address, RequestCode.GET_BROKER_HA_STATUS)
         return decode_admin_body(HaStatus, answer.body)
 
     async def stats(self, address: str, name: str, key: str) -> StatsData | None:
-        """Returns one statistic (``TOPIC_PUT_NUMS``, ...) per minute, hour and day, None when nothing was counted."""
+        """Return one statistic (``TOPIC_PUT_NUMS``, ...) per minute, hour and day, None when nothing was counted."""
         header = StatsDataHeader(stats_name=name, stats_key=key)
         code = RequestCode.VIEW_BROKER_STATS_DATA
         answer = await self._connection.ask_or_none(address, code, header, _NOTHING_THERE)
         return None if answer is None else decode_admin_body(StatsData, answer.body)
 
     async def all_stats(self, address: str, name: str) -> dict[str, StatsData] | None:
-        """Returns one statistic for all keys that counted something in the last day; PyMQ's brokers only.
+        """Return one statistic for all keys that counted something in the last day; PyMQ's brokers only.
 
         None when the broker can't: then ask with :meth:`stats` for each key.
         """
@@ -101,13 +101,13 @@ class BrokerAdmin:
         return None if answer is None else decode_admin_body(StatsData, answer.body).pymq_keys
 
     async def consume_stats(self, address: str, *, ordered: bool = False) -> BrokerConsumeStats:
-        """Returns the lag of all groups on the broker."""
+        """Return the lag of all groups on the broker."""
         header = BrokerConsumeStatsHeader(is_order=ordered)
         answer = await self._connection.ask_broker(address, RequestCode.GET_BROKER_CONSUME_STATS, header)
         return decode_admin_body(BrokerConsumeStats, answer.body)
 
     async def group_offsets(self, address: str) -> dict[str, dict[MessageQueue, ConsumeOffset]]:
-        """Returns the places of all groups in all queues of the broker that they have read.
+        """Return the places of all groups in all queues of the broker that they have read.
 
         One request; one for each group when that is refused, because the groups have too many queues for an answer.
         """
@@ -135,7 +135,7 @@ class BrokerAdmin:
         return found
 
     async def producers(self, address: str) -> dict[str, list[ProducerInfo]]:
-        """Returns the clients of each producer group."""
+        """Return the clients of each producer group."""
         try:
             answer = await self._connection.ask_broker(address, RequestCode.GET_ALL_PRODUCER_INFO)
         except RefusedError as error:
@@ -145,7 +145,7 @@ class BrokerAdmin:
         return decode_admin_body(AllProducers, answer.body).data
 
     async def producer_connections(self, address: str, group: str) -> list[Connection]:
-        """Returns the clients of one producer group; empty when it is not online."""
+        """Return the clients of one producer group; empty when it is not online."""
         header = ProducerConnectionsHeader(producer_group=group)
         code = RequestCode.GET_PRODUCER_CONNECTION_LIST
         answer = await self._connection.ask_or_none(address, code, header, _NOTHING_THERE)
@@ -154,24 +154,24 @@ class BrokerAdmin:
     async def consume_queue(
         self, address: str, topic: str, queue_id: int, index: int, count: int, group: str | None = None
     ) -> ConsumeQueueAnswer:
-        """Returns ``count`` entries of a ConsumeQueue from ``index``; with a group also its filter's results."""
+        """Return ``count`` entries of a ConsumeQueue from ``index``; with a group also its filter's results."""
         header = QueryConsumeQueueHeader(topic=topic, queue_id=queue_id, index=index, count=count, consumer_group=group)
         answer = await self._connection.ask_broker(address, RequestCode.QUERY_CONSUME_QUEUE, header)
         return decode_admin_body(ConsumeQueueAnswer, answer.body)
 
     async def system_topics(self, address: str) -> list[str]:
-        """Returns the broker's system topics."""
+        """Return the broker's system topics."""
         answer = await self._connection.ask_broker(address, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
         return sorted(decode_admin_body(TopicList, answer.body).topic_list)
 
     async def clean_expired_consume_queues(self, address: str) -> None:
-        """Deletes ConsumeQueue files whose messages are no longer in the log."""
+        """Delete ConsumeQueue files whose messages are no longer in the log."""
         await self._connection.ask_broker(address, RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
 
     async def clean_unused_topics(self, address: str) -> None:
-        """Deletes the queues of topics that no longer exist."""
+        """Delete the queues of topics that no longer exist."""
         await self._connection.ask_broker(address, RequestCode.CLEAN_UNUSED_TOPIC)
 
     async def delete_expired_commit_log(self, address: str) -> None:
-        """Deletes expired log segments now instead of at the configured hour."""
+        """Delete expired log segments now instead of at the configured hour."""
         await self._connection.ask_broker(address, RequestCode.DELETE_EXPIRED_COMMITLOG)

@@ -19,7 +19,7 @@ class ClusterAdmin:
         self.asking = asking or Asking()
 
     async def info(self) -> ClusterInfo:
-        """Returns all brokers by name and all clusters, as the first name server knows them that knows a broker.
+        """Return all brokers by name and all clusters, as the first name server knows them that knows a broker.
 
         One that has just started knows none.
         """
@@ -37,14 +37,14 @@ class ClusterAdmin:
         return info
 
     async def masters(self) -> list[BrokerTarget]:
-        """Returns the masters of all clusters, sorted by name.
+        """Return the masters of all clusters, sorted by name.
 
         Brokers without a master count as unreached; a partial Admin leaves out those that did not answer, too.
         """
         return self.asking.reachable(await self._registered())
 
     async def select(self, clusters: Sequence[str] = (), brokers: Sequence[str] = ()) -> list[BrokerTarget]:
-        """Returns the masters of the named clusters, and the named brokers.
+        """Return the masters of the named clusters, and the named brokers.
 
         A broker is a name or an address "host:port". Without names it returns the masters of the only cluster. Raises
         UsageError when there are several clusters, NotFoundError when no broker is registered and for an unknown name,
@@ -70,7 +70,7 @@ class ClusterAdmin:
         return list(dict.fromkeys(found))
 
     async def _registered(self) -> list[BrokerTarget]:
-        """Returns a target for each broker name, sorted; its address is empty where no master is registered."""
+        """Return a target for each broker name, sorted; its address is empty where no master is registered."""
         info = await self.info()
         return sorted(
             BrokerTarget(name, data.cluster, data.master_address or "") for name, data in info.broker_addr_table.items()

@@ -52,7 +52,7 @@ class AdminConnection:
         return self._name_servers.addresses
 
     async def find_name_servers(self) -> list[str]:
-        """Returns the addresses, after asking an address server if it is time. Raises UnreachableError."""
+        """Return the addresses, after asking an address server if it is time. Raises UnreachableError."""
         return await self._name_servers.ready()
 
     @property
@@ -68,7 +68,7 @@ class AdminConnection:
         *,
         missing_codes: frozenset[int] = frozenset(),
     ) -> Command:
-        """Returns the answer of the first name server that can be reached; the next call starts with the same one.
+        """Return the answer of the first name server that can be reached; the next call starts with the same one.
 
         One that refuses with one of ``missing_codes`` lacks what is asked for: the others may have it, since name
         servers have different views for a while. Raises UnreachableError when none can be reached, RefusedError when
@@ -104,7 +104,7 @@ class AdminConnection:
         ]
 
     async def ask_each_namesrv(self, code: int, header: Header | None = None, body: bytes = b"") -> list[Command]:
-        """Sends a request to all name servers and returns the answers.
+        """Send a request to all name servers and return the answers.
 
         One that fails doesn't keep it from the others: raises PartialError when some did it, else the first's error.
         """
@@ -120,7 +120,7 @@ class AdminConnection:
     async def try_each_namesrv(
         self, code: int, header: Header | None = None, body: bytes = b""
     ) -> dict[str, Command | PymqError]:
-        """Sends a request to all name servers; returns each one's answer, or why there is none, by its address."""
+        """Send a request to all name servers; return each one's answer, or why there is none, by its address."""
 
         async def ask(address: str) -> Command | PymqError:
             try:
@@ -134,13 +134,13 @@ class AdminConnection:
         return dict(zip(addresses, await asyncio.gather(*map(ask, addresses)), strict=True))
 
     def note_brokers(self, brokers: Iterable[BrokerData]) -> None:
-        """Remembers whose addresses these are, for errors."""
+        """Remember whose addresses these are, for errors."""
         self._client.note_brokers(brokers)
 
     async def ask_broker(
         self, address: str, code: int, header: Header | None = None, body: bytes | msgspec.Struct = b""
     ) -> Command:
-        """Returns the answer of the server at ``address``.
+        """Return the answer of the server at ``address``.
 
         Raises UnreachableError, or RefusedError for a code other than 0.
         """
@@ -148,7 +148,7 @@ class AdminConnection:
         return await self._client.invoke_ok(address, request(code, header, raw), self.timeout_s)
 
     async def ask_or_none(self, address: str, code: int, header: Header, empty_codes: frozenset[int]) -> Command | None:
-        """Does what :meth:`ask_broker` does, but returns None for the response codes that mean "not found"."""
+        """Do what :meth:`ask_broker` does, but returns None for the response codes that mean "not found"."""
         try:
             return await self.ask_broker(address, code, header)
         except RefusedError as error:
@@ -157,5 +157,5 @@ class AdminConnection:
             raise
 
     async def close(self) -> None:
-        """Ends all connections."""
+        """End all connections."""
         await self._client.close()

@@ -48,7 +48,7 @@ class FilterAdmin:
         self._brokers = brokers
 
     async def figures(self, group: str) -> list[FilterFigures]:
-        """Returns all figures of a group, sorted, without filter servers and members that don't answer."""
+        """Return all figures of a group, sorted, without filter servers and members that don't answer."""
         parts = await asyncio.gather(self._of_brokers(group), self._of_filter_servers(group), self._of_members(group))
         return sorted(one for part in parts for one in part)
 
@@ -64,7 +64,7 @@ class FilterAdmin:
         return [one for address, info in pairs for one in of_filter_server(address, group, info)]
 
     async def _filter_servers(self, group: str) -> set[str]:
-        """Returns the addresses of the filter servers in the routes of the group's topics."""
+        """Return the addresses of the filter servers in the routes of the group's topics."""
         addresses: set[str] = set()
         for topic in await self._groups.topics(group):
             if topic.startswith(RETRY_PREFIX):
@@ -104,7 +104,7 @@ class FilterAdmin:
 
 
 def of_broker(name: str, group: str, info: Mapping[str, str]) -> Iterable[FilterFigures]:
-    """Finds a group's figures in a broker's runtime table: ``filter.TOPIC@GROUP``."""
+    """Find a group's figures in a broker's runtime table: ``filter.TOPIC@GROUP``."""
     for key, text in info.items():
         topic, _, owner = key.removeprefix(_PREFIX).rpartition("@")
         if key.startswith(_PREFIX) and owner == group and (match := _TEXT.fullmatch(text)):
@@ -112,14 +112,14 @@ def of_broker(name: str, group: str, info: Mapping[str, str]) -> Iterable[Filter
 
 
 def of_member(client_id: str, properties: Mapping[str, str]) -> Iterable[FilterFigures]:
-    """Finds the figures in a member's running info: ``filter.TOPIC``."""
+    """Find the figures in a member's running info: ``filter.TOPIC``."""
     for key, text in properties.items():
         if key.startswith(_PREFIX) and (match := _TEXT.fullmatch(text)) and match[1]:
             yield FilterFigures(key.removeprefix(_PREFIX), "client", client_id, match[1], *map(int, match.groups()[1:]))
 
 
 def of_filter_server(address: str, group: str, info: Mapping[str, str]) -> Iterable[FilterFigures]:
-    """Finds a group's figures in a filter server's runtime table: ``filter.GROUP.TOPIC.FIGURE``.
+    """Find a group's figures in a filter server's runtime table: ``filter.GROUP.TOPIC.FIGURE``.
 
     If a topic has several filters, ``#NUMBER`` follows the topic.
     """

@@ -70,7 +70,7 @@ class GroupAdmin:
         self._cluster = cluster
 
     async def all_configs(self) -> dict[str, dict[str, SubscriptionGroupConfig]]:
-        """Returns group -> broker name -> configuration, over all masters."""
+        """Return group -> broker name -> configuration, over all masters."""
         found: dict[str, dict[str, SubscriptionGroupConfig]] = {}
         for target, configs in await self._cluster.asking.each(await self._cluster.masters(), self.configs):
             for group, config in configs.items():
@@ -78,22 +78,22 @@ class GroupAdmin:
         return dict(sorted(found.items()))
 
     async def configs(self, address: str) -> dict[str, SubscriptionGroupConfig]:
-        """Returns the configurations of all groups of one broker."""
+        """Return the configurations of all groups of one broker."""
         answer = await self._connection.ask_broker(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
         return decode_admin_body(GroupConfigTable, answer.body).subscription_group_table
 
     async def config(self, address: str, group: str) -> SubscriptionGroupConfig | None:
-        """Returns the configuration of one group on one broker, None when the broker lacks it."""
+        """Return the configuration of one group on one broker, None when the broker lacks it."""
         return (await self.configs(address)).get(group)
 
     async def put(self, address: str, config: SubscriptionGroupConfig) -> None:
-        """Creates the group on one broker, or replaces its configuration."""
+        """Create the group on one broker, or replace its configuration."""
         await self._connection.ask_broker(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, config)
 
     async def change(
         self, address: str, group: str, merge: Callable[[SubscriptionGroupConfig | None], SubscriptionGroupConfig]
     ) -> Changed[SubscriptionGroupConfig]:
-        """Changes the group on one broker to what ``merge`` makes of its configuration, None where there is no group.
+        """Change the group on one broker to what ``merge`` makes of its configuration, None where there is no group.
 
         Returns both. Raises ConflictError when another administrator changes the group at the same time.
         """
@@ -112,14 +112,14 @@ class GroupAdmin:
         return await change_entry(f"group {group!r} on {address}", read, merge, write)
 
     async def delete(self, address: str, group: str, *, with_offsets: bool = False) -> None:
-        """Deletes the group on one broker, with its committed offsets if ``with_offsets``."""
+        """Delete the group on one broker, with its committed offsets if ``with_offsets``."""
         header = DeleteGroupHeader(group_name=group, clean_offset=with_offsets, remove_offset=with_offsets)
         await self._connection.ask_broker(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
 
     async def set_request_mode(
         self, address: str, group: str, topic: str, mode: str, *, pop_share_queue_count: int = 0
     ) -> None:
-        """Lets one broker assign the queues of ``topic`` for pulls or for pops: ``mode`` is PULL or POP.
+        """Let one broker assign the queues of ``topic`` for pulls or for pops: ``mode`` is PULL or POP.
 
         It holds for push consumers with ``client_rebalance=False``, Java's and PyMQ's. ``pop_share_queue_count``: how
         many other members pop a member's queues too; 0: each member pops all queues.
@@ -128,20 +128,20 @@ class GroupAdmin:
         await self._connection.ask_broker(address, RequestCode.SET_MESSAGE_REQUEST_MODE, None, body)
 
     async def connections(self, address: str, group: str) -> ConsumerConnections | None:
-        """Returns members and subscriptions of the group on one broker, None when no member is online."""
+        """Return members and subscriptions of the group on one broker, None when no member is online."""
         header = ConsumerConnectionsHeader(consumer_group=group)
         code = RequestCode.GET_CONSUMER_CONNECTION_LIST
         answer = await self._connection.ask_or_none(address, code, header, _NOT_ONLINE)
         return None if answer is None else decode_admin_body(ConsumerConnections, answer.body)
 
     async def online(self, group: str) -> list[tuple[BrokerTarget, ConsumerConnections]]:
-        """Returns each master with members of the group, and its answer about them."""
+        """Return each master with members of the group, and its answer about them."""
         masters = await self._cluster.masters()
         answers = await self._cluster.asking.each(masters, lambda address: self.connections(address, group))
         return [(target, answer) for target, answer in answers if answer is not None]
 
     async def differing_subscriptions(self, group: str) -> dict[str, dict[str, int]]:
-        """Returns, for each topic that online members subscribe to differently, selection -> number of members.
+        """Return, for each topic that online members subscribe to differently, selection -> number of members.
 
         ``-`` stands for no subscription. PyMQ's brokers know it; on others at most MEMBERS_ASKED_MAX members are asked.
         """
@@ -173,7 +173,7 @@ class GroupAdmin:
         return differences
 
     async def _selections(self, address: str, group: str, client_id: str) -> dict[str, str] | None:
-        """Returns topic -> selection as a member reports them, None when it doesn't answer."""
+        """Return topic -> selection as a member reports them, None when it doesn't answer."""
         try:
             info = await self.running_info(address, group, client_id)
         except (RefusedError, UnreachableError):
@@ -185,7 +185,7 @@ class GroupAdmin:
         }
 
     async def topics(self, group: str) -> list[str]:
-        """Returns the topics that the group has offsets in or subscribes to, over all masters."""
+        """Return the topics that the group has offsets in or subscribes to, over all masters."""
         header = GroupHeader(group=group)
 
         async def ask(address: str) -> list[str]:
@@ -196,7 +196,7 @@ class GroupAdmin:
         return sorted({name for _, names in answers for name in names})
 
     async def lag(self, group: str, topic: str | None = None) -> dict[MessageQueue, ConsumeOffset]:
-        """Returns end, committed offset and time of every queue the group has read, sorted; empty when it read none.
+        """Return end, committed offset and time of every queue the group has read, sorted; empty when it read none.
 
         Queues of retry topics are among them, of a pop group also ``%RETRY%group_topic``. ``pymq_invisible`` of a place
         is None where the broker does not count what pops got: RocketMQ's.
@@ -211,7 +211,7 @@ class GroupAdmin:
         return dict(sorted(found.items()))
 
     async def topic_lags(self, group: str, *, with_times: bool = False) -> dict[str, TopicLag]:
-        """Returns how far the group is behind in each topic it has read, summed over queues and masters.
+        """Return how far the group is behind in each topic it has read, summed over queues and masters.
 
         PyMQ's brokers send sums; on others this asks for all queues. ``with_times``: also since when messages wait,
         which costs a request for each topic there.
@@ -227,7 +227,7 @@ class GroupAdmin:
         return dict(sorted(found.items()))
 
     async def topic_lags_at(self, address: str, group: str, *, with_times: bool = False) -> dict[str, TopicLag]:
-        """Returns :meth:`topic_lags` of one master alone; empty when it does not know the group.
+        """Return :meth:`topic_lags` of one master alone; empty when it does not know the group.
 
         It takes one request. ``with_times``: also pulled offsets and times, of RocketMQ's brokers without the times
         since when messages wait.
@@ -237,7 +237,7 @@ class GroupAdmin:
         return {} if answer is None else _topic_lags(decode_admin_body(ConsumeStats, answer.body))
 
     async def all_topic_lags_at(self, address: str, *, with_times: bool = False) -> dict[str, dict[str, TopicLag]]:
-        """Returns :meth:`topic_lags_at` of every group of one master that has read something.
+        """Return :meth:`topic_lags_at` of every group of one master that has read something.
 
         One small request for each group: an answer with all queues of all groups may have 100 MB.
         """
@@ -254,7 +254,7 @@ class GroupAdmin:
         return found
 
     async def waiting_since(self, group: str, topic: str) -> dict[MessageQueue, int]:
-        """Returns the store time (Unix ms) of the oldest message that waits for the group, for queues with such."""
+        """Return the store time (Unix ms) of the oldest message that waits for the group, for queues with such."""
         answers = await self._cluster.asking.each(
             await self._cluster.masters(), lambda address: self._waiting_since(address, group, topic)
         )
@@ -276,7 +276,7 @@ class GroupAdmin:
         return min((await self.waiting_since(group, topic)).values(), default=0)
 
     async def _stats(self, header: ConsumeStatsHeader) -> list[ConsumeStats]:
-        """Returns the answers of the masters that know the group and topic."""
+        """Return the answers of the masters that know the group and topic."""
 
         async def ask(address: str) -> ConsumeStats | None:
             answer = await self._connection.ask_or_none(address, RequestCode.GET_CONSUME_STATS, header, _UNKNOWN)
@@ -286,14 +286,14 @@ class GroupAdmin:
         return [stats for _, stats in answers if stats is not None]
 
     async def subscription(self, address: str, group: str, topic: str) -> SubscriptionData | None:
-        """Returns the group's subscription to the topic, None when the group is not online."""
+        """Return the group's subscription to the topic, None when the group is not online."""
         header = TopicGroupHeader(topic=topic, group=group)
         code = RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER
         answer = await self._connection.ask_broker(address, code, header)
         return decode_admin_body(SubscriptionAnswer, answer.body).subscription_data
 
     async def time_spans(self, address: str, group: str, topic: str) -> list[QueueTimeSpan]:
-        """Returns the store times of each queue's first, last and last consumed message."""
+        """Return the store times of each queue's first, last and last consumed message."""
         header = TopicGroupHeader(topic=topic, group=group)
         answer = await self._connection.ask_broker(address, RequestCode.QUERY_CONSUME_TIME_SPAN, header)
         return decode_admin_body(ConsumeTimeSpans, answer.body).consume_time_span_set
@@ -309,7 +309,7 @@ class GroupAdmin:
         offset: int = NO_OFFSET,
         force: bool = True,
     ) -> dict[MessageQueue, int]:
-        """Moves the group to a time (-1: the end), or one queue to an offset, and returns the new offsets.
+        """Move the group to a time (-1: the end), or one queue to an offset, and return the new offsets.
 
         ``force`` also moves back offsets that are ahead of the time. Raises NotFoundError for a group or topic that
         no broker knows.
@@ -332,19 +332,19 @@ class GroupAdmin:
     async def status(
         self, address: str, group: str, topic: str, client: str | None = None
     ) -> dict[str, dict[MessageQueue, int]]:
-        """Returns client id -> queue -> offset as the group's clients report them."""
+        """Return client id -> queue -> offset as the group's clients report them."""
         header = ConsumerStatusHeader(topic=topic, group=group, client_addr=client)
         code = RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS
         answer = await self._connection.ask_broker(address, code, header)
         return decode_admin_body(ConsumerStatus, answer.body).consumer_table
 
     async def clone_offsets(self, address: str, source: str, destination: str, topic: str | None = None) -> None:
-        """Copies the committed offsets of one group to another."""
+        """Copy the committed offsets of one group to another."""
         header = CloneGroupOffsetHeader(src_group=source, dest_group=destination, topic=topic)
         await self._connection.ask_broker(address, RequestCode.CLONE_GROUP_OFFSET, header)
 
     async def correction_offsets(self, address: str, topic: str, group: str, others: Sequence[str]) -> dict[int, int]:
-        """Returns queue id -> lowest offset that other groups have reached."""
+        """Return queue id -> lowest offset that other groups have reached."""
         header = CorrectionOffsetHeader(topic=topic, compare_group=group, filter_groups=",".join(others) or None)
         answer = await self._connection.ask_broker(address, RequestCode.QUERY_CORRECTION_OFFSET, header)
         return decode_admin_body(CorrectionOffsets, answer.body).correction_offsets
@@ -352,7 +352,7 @@ class GroupAdmin:
     async def running_info(
         self, address: str, group: str, client_id: str, *, with_stacks: bool = False
     ) -> ConsumerRunningInfo:
-        """Returns a member's own report: settings, queues, rates. Raises RefusedError when it is not online."""
+        """Return a member's own report: settings, queues, rates. Raises RefusedError when it is not online."""
         header = ConsumerRunningInfoHeader(consumer_group=group, client_id=client_id, jstack_enable=with_stacks)
         answer = await self._connection.ask_broker(address, RequestCode.GET_CONSUMER_RUNNING_INFO, header)
         return decode_admin_body(ConsumerRunningInfo, answer.body)
@@ -360,19 +360,19 @@ class GroupAdmin:
     async def consume_directly(
         self, address: str, group: str, client_id: str, topic: str, offset_message_id: str
     ) -> ConsumeDirectlyResult:
-        """Makes one member handle one stored message now and returns the result."""
+        """Make one member handle one stored message now and return the result."""
         header = ConsumeDirectlyHeader(consumer_group=group, client_id=client_id, msg_id=offset_message_id, topic=topic)
         answer = await self._connection.ask_broker(address, RequestCode.CONSUME_MESSAGE_DIRECTLY, header)
         return decode_admin_body(ConsumeDirectlyResult, answer.body)
 
 
 def _topic_lags(stats: ConsumeStats) -> dict[str, TopicLag]:
-    """Returns the sums that PyMQ's brokers send, or makes them of other brokers' queues."""
+    """Return the sums that PyMQ's brokers send, or make them of other brokers' queues."""
     return stats.pymq_topics if stats.pymq_topics is not None else _sums(stats.offset_table)
 
 
 def _sums(table: Mapping[MessageQueue, ConsumeOffset]) -> dict[str, TopicLag]:
-    """Returns the sums by topic of a table of queues."""
+    """Return the sums by topic of a table of queues."""
     found: dict[str, TopicLag] = {}
     for queue, at in table.items():
         is_unknown = bool(at.pymq_uncommitted)

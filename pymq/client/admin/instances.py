@@ -19,7 +19,7 @@ GROUPS_AT_ONCE = 16
 
 
 class Instance(NamedTuple):
-    """One client in one group. ``brokers`` are the names of those that it is connected to.
+    """One client in one group. ``brokers`` are the names of the brokers that it is connected to.
 
     ``address`` is "host:port" as the first of them sees it, ``version`` the ordinal of Java's MQVersion.
     """
@@ -42,7 +42,7 @@ class InstanceAdmin:
         self._brokers = brokers
 
     async def all(self) -> list[Instance]:
-        """Returns every producer and consumer that is connected now, by kind, group and client id."""
+        """Return every producer and consumer that is connected now, by kind, group and client id."""
         masters = await self._cluster.masters()
         found: dict[tuple[str, str, str], Instance] = {}
         for target, instances in await self._cluster.asking.each(masters, self._of_broker):
@@ -73,7 +73,7 @@ class InstanceAdmin:
         return producers + [one for part in consumers for one in part]
 
     async def positions(self) -> dict[str, dict[MessageQueue, ConsumeOffset]]:
-        """Returns, for each group with offsets, its place in every queue that it has read; one request a broker."""
+        """Return, for each group with offsets, its place in every queue that it has read; one request a broker."""
         masters = await self._cluster.masters()
         found: dict[str, dict[MessageQueue, ConsumeOffset]] = {}
         for _, groups in await self._cluster.asking.each(masters, self._brokers.group_offsets):

@@ -29,7 +29,7 @@ class MessageAdmin:
         self._topics = topics
 
     async def by_offset_id(self, offset_message_id: str) -> StoredMessage:
-        """Returns the message with this id, which holds the broker's address and the log offset.
+        """Return the message with this id, which holds the broker's address and the log offset.
 
         Raises UsageError for text that is not such an id, NotFoundError when no message starts there.
         """
@@ -45,14 +45,14 @@ class MessageAdmin:
         return decode_record(answer.body)
 
     async def by_unique_key(self, topic: str, unique_key: str) -> list[StoredMessage]:
-        """Returns the messages sent with this id (several after a resend). Raises NotFoundError (no topic)."""
+        """Return the messages sent with this id (several after a resend). Raises NotFoundError (no topic)."""
         found = await self._query(topic, unique_key, UNIQUE_QUERY_COUNT_MAX, 0, TIME_MAX_MS, unique=True)
         return _matching(found, lambda message: message.message_id == unique_key)
 
     async def by_key(
         self, topic: str, key: str, *, count_max: int = 64, begin_ms: int = 0, end_ms: int = TIME_MAX_MS
     ) -> list[StoredMessage]:
-        """Returns messages with ``key`` as one of their keys or as unique key, oldest first.
+        """Return messages with ``key`` as one of their keys or as unique key, oldest first.
 
         Raises NotFoundError for an unknown topic.
         """

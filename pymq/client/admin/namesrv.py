@@ -46,7 +46,7 @@ class NamesrvAdmin:
         return list(self._connection.namesrv_addresses)
 
     async def views(self) -> dict[str, NamesrvView | PymqError]:
-        """Returns what each name server knows by its address, or why it does not answer."""
+        """Return what each name server knows by its address, or why it does not answer."""
         connection = self._connection
         infos = await connection.try_each_namesrv(RequestCode.GET_BROKER_CLUSTER_INFO)
         lists = await connection.try_each_namesrv(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
@@ -64,12 +64,12 @@ class NamesrvAdmin:
         return found
 
     async def put_value(self, namespace: str, key: str, value: str) -> None:
-        """Sets a shared value."""
+        """Set a shared value."""
         header = PutKvHeader(namespace=namespace, key=key, value=value)
         await self._connection.ask_each_namesrv(RequestCode.PUT_KV_CONFIG, header)
 
     async def value(self, namespace: str, key: str) -> str | None:
-        """Returns a shared value, None when it is not set."""
+        """Return a shared value, None when it is not set."""
         try:
             header = KvKeyHeader(namespace=namespace, key=key)
             code = RequestCode.GET_KV_CONFIG
@@ -81,12 +81,12 @@ class NamesrvAdmin:
         return decode_header(KvValueAnswer, answer.ext).value
 
     async def delete_value(self, namespace: str, key: str) -> None:
-        """Removes a shared value."""
+        """Remove a shared value."""
         header = KvKeyHeader(namespace=namespace, key=key)
         await self._connection.ask_each_namesrv(RequestCode.DELETE_KV_CONFIG, header)
 
     async def values(self, namespace: str) -> dict[str, str]:
-        """Returns all shared values of a namespace; empty for an unknown one."""
+        """Return all shared values of a namespace; empty for an unknown one."""
         try:
             header = KvNamespaceHeader(namespace=namespace)
             code = RequestCode.GET_KVLIST_BY_NAMESPACE
@@ -98,7 +98,7 @@ class NamesrvAdmin:
         return decode_admin_body(KvTable, answer.body).table
 
     async def config(self, address: str | None = None) -> dict[str, str]:
-        """Returns the settings of one name server, by default of the first that answers."""
+        """Return the settings of one name server, by default of the first that answers."""
         code = RequestCode.GET_NAMESRV_CONFIG
         if address is None:
             answer = await self._connection.ask_namesrv(code)
@@ -107,7 +107,7 @@ class NamesrvAdmin:
         return decode_settings(answer.body)
 
     async def configs(self) -> dict[str, dict[str, str] | PymqError]:
-        """Returns the settings of every name server by its address, or why there are none."""
+        """Return the settings of every name server by its address, or why there are none."""
         found = await self._connection.try_each_namesrv(RequestCode.GET_NAMESRV_CONFIG)
         return {
             address: answer if isinstance(answer, PymqError) else decode_settings(answer.body)
@@ -115,7 +115,7 @@ class NamesrvAdmin:
         }
 
     async def update_config(self, changes: dict[str, str], address: str | None = None) -> None:
-        """Changes settings of one name server while it runs, by default of every one.
+        """Change settings of one name server while it runs, by default of every one.
 
         Raises RefusedError for settings that can't be changed, PartialError when only some servers have changed them.
         """
@@ -126,13 +126,13 @@ class NamesrvAdmin:
             await self._connection.ask_broker(address, code, None, body)
 
     async def wipe_write_permission(self, broker_name: str) -> int:
-        """Removes a broker's write permission from all routes; returns the largest topic count of any name server."""
+        """Remove a broker's write permission from all routes; return the largest topic count of any name server."""
         header = BrokerNameHeader(broker_name=broker_name)
         answers = await self._connection.ask_each_namesrv(RequestCode.WIPE_WRITE_PERM_OF_BROKER, header)
         return max(decode_header(WipeWritePermAnswer, answer.ext).wipe_topic_count for answer in answers)
 
     async def add_write_permission(self, broker_name: str) -> int:
-        """Undoes :meth:`wipe_write_permission`."""
+        """Undo :meth:`wipe_write_permission`."""
         header = BrokerNameHeader(broker_name=broker_name)
         answers = await self._connection.ask_each_namesrv(RequestCode.ADD_WRITE_PERM_OF_BROKER, header)
         return max(decode_header(AddWritePermAnswer, answer.ext).add_topic_count for answer in answers)

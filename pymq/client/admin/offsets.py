@@ -46,7 +46,7 @@ class OffsetAdmin:
         self._groups = groups
 
     async def places(self, group: str, topic: str) -> dict[MessageQueue, Place]:
-        """Returns the group's place in every queue of the topic, sorted; the group need not exist.
+        """Return the group's place in every queue of the topic, sorted; the group need not exist.
 
         Raises NotFoundError (no topic).
         """
@@ -58,11 +58,11 @@ class OffsetAdmin:
     async def committed(
         self, group: str, addresses: Mapping[str, str], queues: Sequence[MessageQueue]
     ) -> dict[MessageQueue, int | None]:
-        """Returns the group's offset in each queue, None where it has none. ``addresses``: by broker name."""
+        """Return the group's offset in each queue, None where it has none. ``addresses``: by broker name."""
         return await _for_each(queues, lambda queue: self._committed(addresses[queue.broker_name], group, queue))
 
     async def at_time(self, queues: Sequence[MessageQueue], timestamp_ms: int) -> dict[MessageQueue, int]:
-        """Returns, for queues of one topic, the first offset stored at ``timestamp_ms`` (Unix ms) or later."""
+        """Return, for queues of one topic, the first offset stored at ``timestamp_ms`` (Unix ms) or later."""
         if not queues:
             return {}
         addresses = await self._addresses(queues[0].topic)
@@ -76,12 +76,12 @@ class OffsetAdmin:
         return await _for_each(queues, offset)
 
     async def missing_on(self, group: str, topic: str) -> list[str]:
-        """Returns the names of the topic's brokers that don't have the group."""
+        """Return the names of the topic's brokers that don't have the group."""
         addresses = await self._addresses(topic)
         return [name for name, address in addresses.items() if await self._groups.config(address, group) is None]
 
     async def move(self, group: str, offsets: dict[MessageQueue, int]) -> dict[MessageQueue, str]:
-        """Moves the group to the given offsets, in queues of one topic, and returns queue -> why it was not moved.
+        """Move the group to the given offsets, in queues of one topic, and return queue -> why it was not moved.
 
         Brokers that don't have the group create it. Members of the group go on at the new offsets.
         """
@@ -147,7 +147,7 @@ class OffsetAdmin:
 async def _for_each(
     queues: Sequence[MessageQueue], work: Callable[[MessageQueue], Awaitable[T]]
 ) -> dict[MessageQueue, T]:
-    """Returns the results of ``work`` by queue; a bounded number runs at once."""
+    """Return the results of ``work`` by queue; a bounded number runs at once."""
     found: dict[MessageQueue, T] = {}
     for at in range(0, len(queues), QUEUES_AT_ONCE):
         part = queues[at : at + QUEUES_AT_ONCE]

@@ -73,7 +73,7 @@ class Promotion:
         self._tell = tell
 
     async def run(self, plan: PromotionPlan, *, force: bool = False) -> PromotionResult:
-        """Promotes the target and returns the status of the new master.
+        """Promote the target and return the status of the new master.
 
         Raises UnsafeError as :meth:`PromotionPlan.check` does; UnreachableError, RefusedError or RequestTimeoutError
         when a step fails.
@@ -94,7 +94,7 @@ class Promotion:
         return PromotionResult(master, await self._rejoined(plan.master))
 
     async def _hand_over(self, plan: PromotionPlan, master: GroupMember) -> None:
-        """Waits until the slave has everything, and makes the running master step down."""
+        """Wait until the slave has everything, and make the running master step down."""
         calls, target = self._calls, plan.target
         self._tell(f"{master.address} refuses writes until {target.address} has everything")
         fence_ms = min(self._catch_up_timeout_ms + FENCE_MARGIN_MS, FENCE_MS_MAX)
@@ -120,7 +120,7 @@ class Promotion:
         await self._stepped_down(target.address, master.address)
 
     async def _caught_up(self, slave: str, master: str, fenced_at_ms: int) -> None:
-        """Waits until the slave has the whole log and has copied the tables since the write fence was set."""
+        """Wait until the slave has the whole log and has copied the tables since the write fence was set."""
 
         async def look() -> bool:
             theirs, ours = await self._answered(slave), await self._answered(master)
@@ -135,7 +135,7 @@ class Promotion:
         await self._until(look, self._catch_up_timeout_ms, problem)
 
     async def _stepped_down(self, slave: str, master: str) -> None:
-        """Waits until the slave has lost its master, and the old master reports that it is a slave.
+        """Wait until the slave has lost its master, and the old master reports that it is a slave.
 
         A master that does not answer is not enough: if it was killed before the change was on its disk, it comes back
         as the master, and slaves that don't know the new one would confirm its writes.
@@ -172,7 +172,7 @@ class Promotion:
         return found[0]
 
     async def _late_status(self, plan: PromotionPlan, master: GroupMember, error: PymqError) -> ReplicationStatus:
-        """Returns the status of the target, which is the master late, or a slave that will not become it any more."""
+        """Return the status of the target, which is the master late, or a slave that will not become it any more."""
         target, found = plan.target, list[ReplicationStatus]()
 
         async def look() -> bool:
@@ -212,14 +212,14 @@ class Promotion:
         return ()
 
     async def _status(self, address: str) -> ReplicationStatus | None:
-        """Returns None while the broker can't be reached, or refuses requests because it changes its role."""
+        """Return None while the broker can't be reached, or refuses requests because it changes its role."""
         try:
             return await self._calls.status(address)
         except (UnreachableError, RefusedError):
             return None
 
     async def _answered(self, address: str) -> ReplicationStatus | None:
-        """Returns None for a broker that does not answer in time. Raises UnreachableError for one that is gone."""
+        """Return None for a broker that does not answer in time. Raises UnreachableError for one that is gone."""
         try:
             return await self._calls.status(address)
         except RequestTimeoutError:

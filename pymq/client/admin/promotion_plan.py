@@ -65,21 +65,21 @@ class PromotionPlan:
     obstacles: tuple[str, ...] = field(default=())
 
     def lag_bytes(self, member: GroupMember) -> int | None:
-        """Returns the number of bytes the member lacks of the longest known log, None when its status is unknown."""
+        """Return the number of bytes the member lacks of the longest known log, None when its status is unknown."""
         if member.status is None:
             return None
         # Nothing of a log with other bytes counts as equal: where they begin to differ is not known.
         return max(_furthest_end(self.members) - (0 if member.log_problem else member.status.log_end), 0)
 
     def lag_messages(self, member: GroupMember) -> int | None:
-        """Returns how many messages fewer the member has than the one with most, None when it reports no number."""
+        """Return how many messages fewer the member has than the one with most, None when it reports no number."""
         if member.status is None or member.status.message_count < 0:
             return None
         known = [other.status.message_count for other in _of_the_group(self.members) if other.status is not None]
         return max(known, default=0) - (0 if member.log_problem or not known else member.status.message_count)
 
     def check(self, *, force: bool) -> None:
-        """Raises UnsafeError for obstacles, and for risks unless ``force``."""
+        """Raise UnsafeError for obstacles, and for risks unless ``force``."""
         if self.obstacles:
             raise UnsafeError("; ".join(self.obstacles))
         if self.risks and not force:
@@ -87,7 +87,7 @@ class PromotionPlan:
 
 
 def plan_promotion(broker_name: str, members: Sequence[GroupMember], target_address: str = "") -> PromotionPlan:
-    """Returns the plan for the broker at ``target_address``, by default for the slave with the longest log.
+    """Return the plan for the broker at ``target_address``, by default for the slave with the longest log.
 
     Raises NotFoundError when there is no slave to promote, UnreachableError when none answers.
     """
@@ -121,7 +121,7 @@ def _living_master(members: Sequence[GroupMember]) -> GroupMember | None:
 
 
 def _newest_masters(members: Sequence[GroupMember]) -> list[GroupMember]:
-    """Returns the running masters of the newest epoch: one, or several after a split brain."""
+    """Return the running masters of the newest epoch: one, or several after a split brain."""
     masters = [member for member in members if member.is_pymq and member.broker_id == MASTER_ID]
     newest = max((member.epoch for member in masters), default=0)
     return [member for member in masters if member.epoch == newest]
@@ -130,7 +130,7 @@ def _newest_masters(members: Sequence[GroupMember]) -> list[GroupMember]:
 def _choice(
     broker_name: str, members: Sequence[GroupMember], masters: Sequence[GroupMember], target_address: str
 ) -> PromotionPlan:
-    """Returns the plan for a group with several masters of one epoch; the caller must name one of them."""
+    """Return the plan for a group with several masters of one epoch; the caller must name one of them."""
     target = next((master for master in masters if master.address == target_address), None)
     second_masters = tuple(master for master in masters if master is not target)
     where = " and ".join(master.address for master in masters)
@@ -149,7 +149,7 @@ def _choice(
 
 
 def _risk_of_second_master(target: GroupMember, second_master: GroupMember) -> str:
-    """Describes the part of the other master's log that the target lacks."""
+    """Describe the part of the other master's log that the target lacks."""
     assert target.status is not None and second_master.status is not None
     common = common_end(target.status, second_master.status)
     problem = f"{second_master.address} is a master of epoch {second_master.epoch} too"
@@ -166,7 +166,7 @@ def _risk_of_second_master(target: GroupMember, second_master: GroupMember) -> s
 
 
 def common_end(ours: ReplicationStatus, theirs: ReplicationStatus) -> int | None:
-    """Returns the offset up to which both logs are equal: the lower end of the newest epoch in both histories.
+    """Return the offset up to which both logs are equal: the lower end of the newest epoch in both histories.
 
     Returns None when the histories share no epoch.
     """
@@ -236,7 +236,7 @@ def _obstacles_with_master(target: GroupMember, master: GroupMember) -> list[str
 
 
 def _risks(members: Sequence[GroupMember], target: GroupMember, lost_master: str) -> list[str]:
-    """Lists what could be lost in a promotion without a running master."""
+    """List what could be lost in a promotion without a running master."""
     status = target.status
     assert status is not None
     risks = [] if _answers(members, lost_master) else [_risk_of_lost_master(members, status, lost_master)]
@@ -275,7 +275,7 @@ def _risk_of_lost_master(members: Sequence[GroupMember], target: ReplicationStat
 
 
 def _answers(members: Sequence[GroupMember], address: str) -> bool:
-    """Returns True when the former master answers; it has stepped down then."""
+    """Return True when the former master answers; it has stepped down then."""
     return any(member.address == address and member.status is not None for member in members)
 
 

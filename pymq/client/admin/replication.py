@@ -56,7 +56,7 @@ class ReplicationAdmin:
         self._brokers = brokers
 
     async def status(self, address: str) -> ReplicationStatus:
-        """Returns role, log, slaves or link. Of a RocketMQ broker ``protocol_version`` is 0, unknown counts are -1."""
+        """Return role, log, slaves or link. Of a RocketMQ broker ``protocol_version`` is 0, unknown counts are -1."""
         try:
             answer = await self._connection.ask_broker(address, RequestCode.PYMQ_GET_REPLICATION_STATUS)
         except RefusedError as error:
@@ -75,19 +75,19 @@ class ReplicationAdmin:
             raise JsonError(f"the status of {address} (log, role) can't be read: {error}") from error
 
     async def change_role(self, address: str, request: RoleRequest) -> RoleAnswer:
-        """Makes a PyMQ broker change its role, or prepare for that. Raises RefusedError when it is unsafe."""
+        """Make a PyMQ broker change its role, or prepare for that. Raises RefusedError when it is unsafe."""
         body = msgspec.json.encode(request)
         answer = await self._connection.ask_broker(address, RequestCode.PYMQ_CHANGE_ROLE, None, body)
         return _decoded(answer.body, RoleAnswer, address)
 
     async def change_raft_group(self, address: str, request: RaftRequest) -> RaftGroupState:
-        """Has the leader of a Raft group hand over, add or remove a node. Raises RefusedError; then nothing changed."""
+        """Have a Raft group's leader hand over, add or remove a node. Raises RefusedError; then nothing changed."""
         body = msgspec.json.encode(request)
         answer = await self._connection.ask_broker(address, RequestCode.PYMQ_CHANGE_RAFT_GROUP, None, body)
         return _decoded(answer.body, RaftGroupState, address)
 
     async def replicated_tables(self, address: str) -> dict[str, TableEntries]:
-        """Returns the tables of topics and groups, which slaves copy."""
+        """Return the tables of topics and groups, which slaves copy."""
         topics, groups = await asyncio.gather(
             self._connection.ask_broker(address, RequestCode.GET_ALL_TOPIC_CONFIG),
             self._connection.ask_broker(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG),
@@ -100,31 +100,31 @@ class ReplicationAdmin:
         }
 
     async def tables(self, address: str) -> dict[str, bytes]:
-        """Returns the files of ``config`` with topics, groups, consumer and delay offsets: name -> content."""
+        """Return the files of ``config`` with topics, groups, consumer and delay offsets: name -> content."""
         bodies = [await self._connection.ask_broker(address, code) for code in TABLE_FILES]
         return {name: bytes(answer.body) for name, answer in zip(TABLE_FILES.values(), bodies, strict=True)}
 
     async def deleted_topics(self, address: str) -> dict[str, int]:
-        """Returns topic -> log offset below which its records count as deleted. Works with PyMQ brokers only."""
+        """Return topic -> log offset below which its records count as deleted. Works with PyMQ brokers only."""
         status = await self.status(address)
         request = LogDigestsRequest(start=status.log_end, with_deletions=True)
         return (await self.digests(address, request)).deleted_topics
 
     async def digests(self, address: str, request: LogDigestsRequest) -> LogDigests:
-        """Returns digests of a part of the log, as many as fit in one answer. Raises RefusedError outside the log."""
+        """Return digests of a part of the log, as many as fit in one answer. Raises RefusedError outside the log."""
         body = msgspec.json.encode(request)
         answer = await self._connection.ask_broker(address, RequestCode.PYMQ_LIST_LOG_DIGESTS, None, body)
         return _decoded(answer.body, LogDigests, address)
 
     async def read_log(self, address: str, start: int, size_bytes: int) -> bytes:
-        """Returns log bytes from ``start`` on, as many as fit in one answer. Raises RefusedError outside the log."""
+        """Return log bytes from ``start`` on, as many as fit in one answer. Raises RefusedError outside the log."""
         body = msgspec.json.encode(ReadLogRequest(start=start, size_bytes=size_bytes))
         answer = await self._connection.ask_broker(address, RequestCode.PYMQ_READ_LOG, None, body)
         return bytes(answer.body)
 
 
 def _decoded(body: bytes, kind: type[BodyT], address: str) -> BodyT:
-    """Decodes an answer. Raises JsonError with the broker's address, to show which of two brokers is not PyMQ."""
+    """Decode an answer. Raises JsonError with the broker's address, to show which of two brokers is not PyMQ."""
     try:
         return decode_json(body, kind)
     except JsonError as error:
@@ -132,7 +132,7 @@ def _decoded(body: bytes, kind: type[BodyT], address: str) -> BodyT:
 
 
 def rocketmq_status(address: str, config: dict[str, str], runtime: dict[str, str], ha: HaStatus) -> ReplicationStatus:
-    """Builds a PyMQ status from a RocketMQ broker's answers to codes 26, 28 and 907. Raises ValueError."""
+    """Build a PyMQ status from a RocketMQ broker's answers to codes 26, 28 and 907. Raises ValueError."""
     role = config.get("brokerRole", SLAVE if not ha.master else ASYNC_MASTER)
     is_slave = role == SLAVE
     host = config.get("brokerIP2") or address.rpartition(":")[0]

@@ -38,7 +38,7 @@ class ServerSettings:
         return self.origins is None
 
     def origin(self, key: str) -> str | None:
-        """Returns default, env, file, flag, runtime (until a restart) or kept; None for an Apache server."""
+        """Return default, env, file, flag, runtime (until a restart) or kept; None for an Apache server."""
         return None if self.origins is None else self.origins.get(key, DEFAULT_ORIGIN)
 
 
@@ -49,7 +49,7 @@ class SettingsAdmin:
         self._connection = connection
 
     async def read(self, address: str, *, is_namesrv: bool = False) -> ServerSettings:
-        """Returns a server's settings."""
+        """Return a server's settings."""
         code = RequestCode.GET_NAMESRV_CONFIG if is_namesrv else RequestCode.GET_BROKER_CONFIG
         answer = await self._connection.ask_broker(address, code, GetConfigHeader(origins=True))
         about = decode_header(ConfigAnswer, answer.ext)
@@ -70,7 +70,7 @@ class SettingsAdmin:
         seen: ServerSettings | None = None,
         is_namesrv: bool = False,
     ) -> None:
-        """Changes settings of a server while it runs, all or none.
+        """Change settings of a server while it runs, all or none.
 
         ``forget``: keys whose changes at run time are taken back; ``is_kept``: the change survives a restart, as it
         does on Apache RocketMQ in any case; ``seen``: the change is refused if the settings have changed since then

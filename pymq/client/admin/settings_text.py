@@ -15,7 +15,7 @@ MASK = "******"  # as PyMQ's brokers answer a secret
 
 
 def encode_settings(settings: Mapping[str, str]) -> bytes:
-    """Returns the lines. Raises UsageError for a name or value with a line break, or a name with ``=`` or empty."""
+    """Return the lines. Raises UsageError for a name or value with a line break, or a name with ``=`` or empty."""
     for name, value in settings.items():
         if not name or any(mark in name for mark in "=\r\n") or any(mark in value for mark in "\r\n"):
             raise UsageError(f"setting {name!r}={value!r} does not fit on a name=value line")
@@ -23,7 +23,7 @@ def encode_settings(settings: Mapping[str, str]) -> bytes:
 
 
 def decode_settings(body: bytes) -> dict[str, str]:
-    """Returns name -> value of each line; lines without ``=`` and comments are skipped, secrets are masked."""
+    """Return name -> value of each line; lines without ``=`` and comments are skipped, secrets are masked."""
     settings = {}
     for line in body.decode("utf-8", "replace").splitlines():
         name, equals, value = line.partition("=")

@@ -31,7 +31,7 @@ class TopicAdmin:
         self._cluster = cluster
 
     async def names(self, cluster: str | None = None) -> list[str]:
-        """Returns all topics of the name server, or of one cluster, sorted and with system topics."""
+        """Return all topics of the name server, or of one cluster, sorted and with system topics."""
         if cluster is None:
             answer = await self._connection.ask_namesrv(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         else:
@@ -40,7 +40,7 @@ class TopicAdmin:
         return sorted(decode_admin_body(TopicList, answer.body).topic_list)
 
     async def system_names(self) -> set[str]:
-        """Returns the topics named after clusters and brokers, and the brokers' system topics."""
+        """Return the topics named after clusters and brokers, and the brokers' system topics."""
         answer = await self._connection.ask_namesrv(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
         listed = decode_admin_body(TopicList, answer.body)
         names = set(listed.topic_list)
@@ -54,7 +54,7 @@ class TopicAdmin:
         return names
 
     async def route(self, topic: str) -> TopicRoute:
-        """Returns the topic's route. Raises NotFoundError."""
+        """Return the topic's route. Raises NotFoundError."""
         header = RouteHeader(topic=topic, accept_standard_json_only=True)
         try:
             answer = await self._connection.ask_namesrv(
@@ -69,7 +69,7 @@ class TopicAdmin:
         return route
 
     async def targets(self, topic: str) -> list[BrokerTarget]:
-        """Returns the masters that hold the topic, sorted by name. Raises NotFoundError."""
+        """Return the masters that hold the topic, sorted by name. Raises NotFoundError."""
         route = await self.route(topic)
         brokers = [
             BrokerTarget(data.broker_name, data.cluster, data.master_address or "") for data in route.broker_datas
@@ -77,7 +77,7 @@ class TopicAdmin:
         return self._cluster.asking.reachable(sorted(brokers))
 
     async def config(self, address: str, topic: str) -> TopicConfig | None:
-        """Returns the topic's configuration on one broker, None when the broker lacks the topic."""
+        """Return the topic's configuration on one broker, None when the broker lacks the topic."""
         return (await self._seen(address, topic)).entry
 
     async def _seen(self, address: str, topic: str) -> Seen[TopicConfig]:
@@ -94,12 +94,12 @@ class TopicAdmin:
         return Seen(decode_admin_body(TopicConfig, answer.body), int(version) if version else None)
 
     async def configs(self, address: str) -> dict[str, TopicConfig]:
-        """Returns the configurations of all topics of one broker."""
+        """Return the configurations of all topics of one broker."""
         answer = await self._connection.ask_broker(address, RequestCode.GET_ALL_TOPIC_CONFIG)
         return decode_admin_body(TopicConfigTable, answer.body).topic_config_table
 
     async def put(self, address: str, config: TopicConfig) -> None:
-        """Creates the topic on one broker, or replaces its configuration."""
+        """Create the topic on one broker, or replace its configuration."""
         await self._write(address, config, None)
 
     async def _write(self, address: str, config: TopicConfig, version: int | None) -> dict[str, str]:
@@ -128,7 +128,7 @@ class TopicAdmin:
         attributes: dict[str, str] | None = None,
         is_dry: bool = False,
     ) -> list[tuple[BrokerTarget, TopicConfig, TopicConfig]]:
-        """Changes the given values and keeps each broker's others; returns (broker, before, after) for each broker.
+        """Change the given values and keep each broker's others; return (broker, before, after) for each broker.
 
         With ``is_dry`` it only returns them.
 
@@ -166,7 +166,7 @@ class TopicAdmin:
         return await change_each(targets, change)
 
     async def delete(self, topic: str, targets: Sequence[BrokerTarget], *, everywhere: bool) -> None:
-        """Deletes the topic on the brokers, and on every name server if ``everywhere``.
+        """Delete the topic on the brokers, and on every name server if ``everywhere``.
 
         Raises PartialError when only some brokers did it; then the name servers keep it.
         """
@@ -178,7 +178,7 @@ class TopicAdmin:
             )
 
     async def stats(self, topic: str, targets: Sequence[BrokerTarget] | None = None) -> dict[MessageQueue, TopicOffset]:
-        """Returns first and next offset and last store time of every queue, sorted. Raises NotFoundError."""
+        """Return first and next offset and last store time of every queue, sorted. Raises NotFoundError."""
         code, header = RequestCode.GET_TOPIC_STATS_INFO, TopicHeader(topic=topic)
 
         async def ask(address: str) -> dict[MessageQueue, TopicOffset]:
@@ -189,7 +189,7 @@ class TopicAdmin:
         return dict(sorted((queue, at) for _, table in answers for queue, at in table.items()))
 
     async def groups(self, topic: str) -> list[str]:
-        """Returns the consumer groups that are online for the topic or have offsets in it. Raises NotFoundError."""
+        """Return the consumer groups that are online for the topic or have offsets in it. Raises NotFoundError."""
         code, header = RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, TopicHeader(topic=topic)
 
         async def ask(address: str) -> list[str]:

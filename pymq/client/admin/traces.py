@@ -39,7 +39,7 @@ class TraceAdmin:
         self._messages = messages
 
     async def of_message(self, message_id: str, topic: str = TRACE_TOPIC) -> Traces:
-        """Returns the traces of the message with this id, the one that its producer made.
+        """Return the traces of the message with this id, the one that its producer made.
 
         ``topic``: where clients write them. Records that can't be decoded are named in ``problems`` and left out.
         """

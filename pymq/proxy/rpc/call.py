@@ -230,7 +230,7 @@ class RpcCall:
         return content
 
     async def _check_fields(self, data: bytes) -> None:
-        """Raises GrpcError for a request that has too many fields: they take more memory than their bytes."""
+        """Raise GrpcError for a request that has too many fields: they take more memory than their bytes."""
         shape = shape_of(self.method.request_class.DESCRIPTOR)
         try:
             count = count_fields(data, shape, FIELDS_HERE_MAX)

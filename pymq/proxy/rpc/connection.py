@@ -18,11 +18,17 @@ from pymq.model.hosts import format_address
 from pymq.proxy.http2.connection import Http2Connection
 from pymq.proxy.http2.frames import ErrorCode, Http2Error, Setting
 from pymq.proxy.rpc.call import RpcCall
-from pymq.proxy.rpc.cancelling import cancel_some
+from pymq.proxy.rpc.call_fields import (
+    ANSWER_HEAD,
+    INPUT_S_MAX,
+    METADATA_BYTES_MAX,
+    NOT_GRPC,
+    OK,
+    open_call,
+    trailers_of,
+)
 from pymq.proxy.rpc.connection_account import ConnectionAccount
 from pymq.proxy.rpc.connection_owner import ConnectionOwner
-from pymq.proxy.rpc.heads import ANSWER_HEAD, NOT_GRPC, OK, trailers_of
-from pymq.proxy.rpc.opening import INPUT_S_MAX, METADATA_BYTES_MAX, open_call
 from pymq.proxy.rpc.waiting_answers import WaitingAnswers
 from pymq.proxy.rpc.wire import GrpcCode, GrpcError, frame_message
 
@@ -53,6 +59,7 @@ _SETTINGS = {
     Setting.MAX_HEADER_LIST_SIZE: METADATA_BYTES_MAX,
     Setting.INITIAL_WINDOW_SIZE: WINDOW_BYTES,
 }
+CANCELS_PER_TURN = 64  # of the event loop
 
 
 class RpcConnection(asyncio.Protocol):
@@ -498,3 +505,11 @@ class RpcConnection(asyncio.Protocol):
         self._http.drop_input()
         self._account.measure()
         cancel_some(tasks)
+
+
+def cancel_some(tasks: deque[asyncio.Task[None]]) -> None:
+    """Cancel tasks, some in each turn of the event loop: thousands that end at once would keep others waiting."""
+    for _ in range(min(CANCELS_PER_TURN, len(tasks))):
+        tasks.popleft().cancel()
+    if tasks:
+        asyncio.get_running_loop().call_soon(cancel_some, tasks)

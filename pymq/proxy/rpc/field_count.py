@@ -32,7 +32,7 @@ def shape_of(descriptor: Any) -> Shape:
 
 
 def count_fields(data: bytes, shape: Shape, count_max: int) -> int:
-    """Return the number of fields with those of messages within; a number above ``count_max`` for more than that.
+    """Return the number of fields, with the fields of inner messages; a number above ``count_max`` for more than that.
 
     Raises ValueError for bytes that are no such message, as far as they were looked at.
     """

@@ -63,7 +63,7 @@ class Reflection:
 
 
 def _files(first: Any) -> Any:
-    """Return a file and those that it needs."""
+    """Return a file of definitions and all files that it imports."""
     found: dict[str, Any] = {}
     left = [first]
     while left:

@@ -22,7 +22,7 @@ from pymq.proxy.rpc.request_room import RequestRoom
 ALPN = ("h2",)
 HELD_BYTES_MAX = 2 * REQUEST_BYTES_MAX  # of a connection's requests that are not whole, or not taken
 ROOM_BYTES = REQUEST_BYTES_MAX  # of all large requests that are decoded and served at the same time
-CONNECTIONS_PER_TURN = 8  # of those whose frames wait
+CONNECTIONS_PER_TURN = 8  # of connections whose frames wait
 ROUND_S = 0.01  # that connections work in one round of the event loop; the others in the next
 TICK_MS = 1_000
 

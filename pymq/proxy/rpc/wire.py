@@ -106,7 +106,7 @@ class Inflation:
     """A compressed message's content, piece by piece, so that its size is known before it is there."""
 
     def __init__(self, data: bytes, encoding: bytes, size_max: int) -> None:
-        """Raises GrpcError for an unknown encoding."""
+        """Raise GrpcError for an unknown encoding."""
         window = ENCODINGS.get(encoding)
         if window is None:
             known = ", ".join(name.decode() for name in ENCODINGS)
@@ -171,7 +171,7 @@ class Metadata(Mapping[str, str]):
         return self._fields[name.encode()].decode("utf-8", "replace")
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the names, but not HTTP's and gRPC's own ones, nor those of binary values."""
+        """Yield the names of fields, without HTTP's and gRPC's own fields, and without binary values."""
         for name in self._fields:
             if not name.startswith((b":", b"grpc-")) and not name.endswith(b"-bin"):
                 yield name.decode("ascii", "replace")

@@ -90,7 +90,7 @@ class CheckpointFile:
         return replace(checkpoint, durable=_decode_block(raw, checkpoint))
 
     def save(self, checkpoint: Checkpoint) -> None:
-        """Writes and syncs. All numbers fit one disk sector, so a torn write can't mix old and new ones."""
+        """Write and sync. All numbers fit one disk sector, so a torn write can't mix old and new ones."""
         if (error := self._save(checkpoint)) is not None:
             raise error
 

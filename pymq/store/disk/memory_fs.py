@@ -161,7 +161,35 @@ class _MemoryLock:
 
 
 _Entry: TypeAlias = FileNode | DirectoryNode
-_EntryT = TypeVar("_EntryT", FileNode, DirectoryNode)
+_EntryT = TypeVar("_EntryT", bound=_Entry)
+
+
+class _Names(dict[str, _EntryT]):
+    """Entries by path, and by name within each directory: look-ups by directory are the commonest."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._inside: dict[str, dict[str, _EntryT]] = {}
+
+    def __setitem__(self, path: str, entry: _EntryT) -> None:
+        super().__setitem__(path, entry)
+        if path != "/":
+            self._inside.setdefault(_parent(path), {})[_name(path)] = entry
+
+    def __delitem__(self, path: str) -> None:
+        super().__delitem__(path)
+        self._inside[_parent(path)].pop(_name(path), None)
+
+    def take(self, path: str) -> _EntryT | None:
+        """Remove and return an entry; None when there is none."""
+        entry = self.get(path)
+        if entry is not None:
+            del self[path]
+        return entry
+
+    def inside(self, directory: str) -> dict[str, _EntryT]:
+        """Return the entries of a directory by name; the caller changes nothing."""
+        return self._inside.get(directory, {})
 
 
 class MemoryFiles:
@@ -171,8 +199,9 @@ class MemoryFiles:
     """
 
     def __init__(self, *, free_bytes: int = 1 << 40, now_ms: Callable[[], int] = lambda: 0) -> None:
-        self.nodes: dict[str, FileNode] = {}
-        self.directories: dict[str, DirectoryNode] = {"/": DirectoryNode()}
+        self.nodes = _Names[FileNode]()
+        self.directories = _Names[DirectoryNode]()
+        self.directories["/"] = DirectoryNode()
         self.odd: dict[str, FileKind] = {}  # what is neither a file nor a directory; a crash keeps it
         self.now_ms = now_ms
         self.fault: Callable[[str, str], None] | None = None
@@ -184,13 +213,14 @@ class MemoryFiles:
     def restored(cls, image: Image, *, now_ms: Callable[[], int] = lambda: 0) -> MemoryFiles:
         """Return the file system of a machine that has just started: everything in it is on the disk."""
         files = cls(now_ms=now_ms)
-        files.directories = {path: DirectoryNode() for path in image.directories}
         files.odd = dict(image.odd)
-        files.nodes = {path: FileNode(content, content) for path, content in image.files.items()}
-        for entries in (files.directories, files.nodes):
-            for path, entry in entries.items():
-                if path != "/":
-                    files.directories[_parent(path)].synced[_name(path)] = entry
+        files.directories = _Names()
+        for path in image.directories:
+            files.directories[path] = DirectoryNode()
+        for path, content in image.files.items():
+            files.nodes[path] = FileNode(content, content)
+        for path, directory in files.directories.items():
+            directory.synced = files._inside(path)
         return files
 
     def before(self, call: str, path: str) -> None:
@@ -222,10 +252,9 @@ class MemoryFiles:
         return path in self.directories
 
     def listdir(self, path: str) -> list[str]:
-        prefix = path.rstrip("/") + "/"
-        size = len(prefix)
-        names = [name[size:] for name in (*self.nodes, *self.directories, *self.odd) if name.startswith(prefix)]
-        return sorted(name for name in names if name and "/" not in name)
+        directory = path.rstrip("/") or "/"
+        odd = [_name(each) for each in self.odd if _parent(each) == directory]
+        return sorted([*self.nodes.inside(directory), *self.directories.inside(directory), *odd])
 
     def entries(self, path: str) -> dict[str, FileKind]:
         above = path.rstrip("/")
@@ -258,20 +287,24 @@ class MemoryFiles:
         if source not in self.nodes:
             raise _missing(source)
         self.odd.pop(target, None)
-        self.nodes[target] = self.nodes.pop(source)
+        node = self.nodes.take(source)
+        assert node is not None
+        self.nodes[target] = node
 
     def _move_directory(self, source: str, target: str) -> None:
         self._move(self.directories, source, target)
         self._move(self.nodes, source, target)
 
     @staticmethod
-    def _move(entries: dict[str, _EntryT], source: str, target: str) -> None:
+    def _move(entries: _Names[_EntryT], source: str, target: str) -> None:
         for path in [path for path in entries if path == source or path.startswith(source + "/")]:
-            entries[target + path[len(source) :]] = entries.pop(path)
+            entry = entries.take(path)
+            assert entry is not None
+            entries[target + path[len(source) :]] = entry
 
     def remove(self, path: str) -> None:
         self.before("remove", path)
-        if self.odd.pop(path, None) is None and self.nodes.pop(path, None) is None:
+        if self.odd.pop(path, None) is None and self.nodes.take(path) is None:
             raise _missing(path)
 
     def remove_tree(self, path: str) -> None:
@@ -288,26 +321,13 @@ class MemoryFiles:
         self.before("sync_dir", path)
         if path not in self.directories:
             raise _missing(path)
-        prefix = path.rstrip("/") + "/"
-        size, depth = len(prefix), prefix.count("/")
-        inside: dict[str, _Entry] = {}
-        for entries in (self.directories, self.nodes):
-            below = [child for child in entries if child.startswith(prefix) and child != path]
-            inside.update({child[size:]: entries[child] for child in below if child.count("/") == depth})
-        self.directories[path].synced = inside
+        self.directories[path].synced = self._inside(path.rstrip("/") or "/")
 
     def sync_together(self, paths: Sequence[str], directories: Sequence[str]) -> None:
         sync_one_by_one(self, paths, directories)
 
-    def _entries(self) -> dict[str, dict[str, _Entry]]:
-        """Return each directory's entries now."""
-        found: dict[str, dict[str, _Entry]] = {path: {} for path in self.directories}
-        for path, directory in self.directories.items():
-            if path != "/":
-                found[_parent(path)][_name(path)] = directory
-        for path, node in self.nodes.items():
-            found[_parent(path)][_name(path)] = node
-        return found
+    def _inside(self, directory: str) -> dict[str, _Entry]:
+        return {**self.directories.inside(directory), **self.nodes.inside(directory)}
 
     def read_bytes(self, path: str) -> bytes:
         self.before("read_bytes", path)
@@ -346,7 +366,6 @@ class MemoryFiles:
 
     def snapshot(self) -> DiskSnapshot:
         """Return the state of this moment, for later."""
-        entries = self._entries()
         path_of = {id(directory): path for path, directory in self.directories.items()}
 
         def snapshot(entry: _Entry) -> SnapshotEntry:
@@ -356,7 +375,7 @@ class MemoryFiles:
             if known is None:
                 # A directory that was removed holds nothing now.
                 path = path_of.get(id(entry))
-                inside = entries[path] if path is not None else {}
+                inside = self._inside(path) if path is not None else {}
                 now = {name: snapshot(child) for name, child in inside.items()}
                 known = SnapshotDirectory(now, {name: snapshot(child) for name, child in entry.synced.items()})
                 done[id(entry)] = known

@@ -69,7 +69,7 @@ class DigestFiles:
         return [int(name) for name in names if len(name) == 20 and name.isdigit()]
 
     def remove(self, segment_start: int) -> None:
-        """Deletes a segment's side file. Raises OSError."""
+        """Delete a segment's side file. Raises OSError."""
         for key in [key for key in self._pages if key[0] == segment_start]:
             del self._pages[key]
             self._dirty.pop(key, None)
@@ -88,7 +88,7 @@ class DigestFiles:
         return bytes(self.get(segment_start, first, border)) + bytes(self.get(segment_start, border, end))
 
     def put(self, segment_start: int, first: int, digests: bytes) -> None:
-        """Sets the digests of blocks from ``first`` on; :meth:`write` brings them to the file."""
+        """Set the digests of blocks from ``first`` on; :meth:`write` brings them to the file."""
         done, count = 0, len(digests) // DIGEST_SIZE_BYTES
         while done < count:
             page_number, at = divmod(first + done, BLOCKS_PER_PAGE)

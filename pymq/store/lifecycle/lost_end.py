@@ -1,4 +1,4 @@
-"""Finds what a disk has lost although it had called it synced, by reading the newest segments anew.
+"""Finds what a disk has lost although it had called it synced, by reading the newest segments again.
 
 Recovery trusts the checkpoint: what lies below is not read, and a damaged record behind it is stepped over, so that no
 offset is given twice. A replica need not live with such a hole, because other replicas have the bytes. Its log has to

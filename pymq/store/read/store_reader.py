@@ -182,7 +182,7 @@ class StoreReader:
 
     @property
     def broken(self) -> str | None:
-        """Why the log takes no more writes until it is opened anew, after a failed sync; None while it takes them."""
+        """Why the log takes no more writes until it is opened again, after a failed sync; None while it takes them."""
         return self._log.broken
 
     @property

@@ -17,7 +17,7 @@ class ClosedLog:
     """The plain segments of a log. Its end is where the newest segment has only zeros left."""
 
     def __init__(self, files: Files, root: str, segment_size_bytes: int) -> None:
-        """Raises OSError."""
+        """Raise OSError."""
         self._files = files
         self._directory = f"{root}/commitlog"
         self.segment_size_bytes = segment_size_bytes

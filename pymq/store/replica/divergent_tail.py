@@ -16,10 +16,10 @@ from pymq.errors import StoreError
 from pymq.model.fastjson import JsonError
 from pymq.model.strict_json import decode_json
 from pymq.store.disk.fs import Files, make_directory
-from pymq.store.replica.divergent_directory import DIVERGENT_DIRECTORY
 from pymq.store.settings import StoreSettings
 from pymq.store.store import MessageStore
 
+DIVERGENT_DIRECTORY = "divergent"
 LOG_SUFFIX = ".log"
 STATE_SUFFIX = ".json"
 TEMPORARY_SUFFIX = ".tmp"

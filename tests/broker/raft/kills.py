@@ -205,7 +205,7 @@ def _mend(group: RaftProcesses, leader: str, fault: str) -> None:
         group.start(leader)
     elif fault == CLOCK:
         pass  # it goes on with a time of its own, and jumps again
-    elif fault == DISK:  # a log whose sync failed is opened anew by a start
+    elif fault == DISK:  # a log whose sync failed is opened again by a start
         assert group.machines is not None
         group.machines.fail_disk(leader, False)
         group.kill(leader)

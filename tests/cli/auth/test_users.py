@@ -11,7 +11,7 @@ import pytest
 
 from pymq.cli import main as cli
 from pymq.client import Credentials, Message
-from pymq.client.sync import SyncProducer
+from pymq.client.sync import Producer
 from pymq.errors import EXIT_NOT_FOUND, EXIT_OK, EXIT_REFUSED, EXIT_USAGE, RefusedError
 from pymq.offline.auth_files import reset_administrator
 from pymq.security.user_table import from_json
@@ -118,7 +118,7 @@ def test_rules_decide_what_a_user_may_do_and_check_explains_it(
     def sends() -> bool:
         credentials = Credentials("bob", "bob-secret")
         try:
-            with SyncProducer("P", namesrv=secured.process.namesrv, credentials=credentials) as producer:
+            with Producer("P", namesrv=secured.process.namesrv, credentials=credentials) as producer:
                 producer.send(Message(TOPIC, b"x"))
         except RefusedError as error:
             assert "User:bob has no permission" in str(error)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pymq.client import ConsumeResult, StoredMessage
-from pymq.client.sync import SyncPushConsumer
+from pymq.client.sync import PushConsumer
 from pymq.errors import EXIT_FAILED, EXIT_NOT_FOUND, EXIT_OK, EXIT_USAGE
 from pymq.testing.standalone import StandaloneProcess
 from tests.cli.conftest import Pymq
@@ -23,7 +23,7 @@ class Member:
     def __init__(self, server: StandaloneProcess, group: str, *topics: str) -> None:
         self.heals = threading.Event()
         self.handled: list[StoredMessage] = []
-        self.consumer = SyncPushConsumer(
+        self.consumer = PushConsumer(
             group, namesrv=server.namesrv, on_message=self._handle, consume_from="first", max_reconsume_times=0
         )
         for topic in topics:

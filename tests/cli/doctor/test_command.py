@@ -13,7 +13,7 @@ import pytest
 from pymq.cli import main as cli
 from pymq.client.admin.brokers import BrokerAdmin
 from pymq.client.admin.groups import GroupAdmin
-from pymq.client.sync import SyncPushConsumer
+from pymq.client.sync import PushConsumer
 from pymq.errors import EXIT_FAILED, EXIT_OK, EXIT_UNREACHABLE, EXIT_USAGE
 from pymq.testing.standalone import StandaloneProcess
 from tests.cli.brokers import Brokers
@@ -110,7 +110,7 @@ def test_a_sick_cluster_yields_each_finding_with_its_next_step(
             entered.set()
             never.wait()
 
-        consumer = SyncPushConsumer("slow", namesrv=brokers.namesrv, on_message=block)
+        consumer = PushConsumer("slow", namesrv=brokers.namesrv, on_message=block)
         consumer.subscribe("orders")
         with consumer:
             assert entered.wait(60)

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from pymq.client.sync import SyncPushConsumer
+from pymq.client.sync import PushConsumer
 from pymq.errors import EXIT_FAILED, EXIT_NOT_FOUND, EXIT_OK, EXIT_REFUSED, EXIT_USAGE
 from pymq.testing.standalone import StandaloneProcess
 from tests.cli.conftest import Pymq
@@ -74,7 +74,7 @@ def test_members_and_what_they_do(pymq: Pymq, server: StandaloneProcess) -> None
         got.append(b"x")
         handled.set()
 
-    member = SyncPushConsumer("owners", namesrv=server.namesrv, on_message=handle, consume_from="first")
+    member = PushConsumer("owners", namesrv=server.namesrv, on_message=handle, consume_from="first")
     member.subscribe("owned", "*")
     with member:
         assert handled.wait(60)
@@ -119,7 +119,7 @@ def test_a_member_that_fails_on_a_message_says_so(pymq: Pymq, server: Standalone
     def handle(messages: object) -> None:
         raise ValueError("a bad day")
 
-    member = SyncPushConsumer("failers", namesrv=server.namesrv, on_message=handle)
+    member = PushConsumer("failers", namesrv=server.namesrv, on_message=handle)
     member.subscribe("failing")
     sent = pymq("send", "failing", "m", "-o", "json").json()
     with member:

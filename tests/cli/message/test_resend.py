@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from pymq.client import Message, StoredMessage, TransactionState
-from pymq.client.sync import SyncTransactionProducer
+from pymq.client.sync import TransactionProducer
 from pymq.errors import EXIT_NOT_FOUND, EXIT_OK
 from pymq.testing.standalone import StandaloneProcess
 from tests.cli.conftest import Pymq
@@ -36,7 +36,7 @@ def server() -> Iterator[StandaloneProcess]:
 
 def test_a_discarded_message_is_found_and_sent_to_its_topic(pymq: Pymq, server: StandaloneProcess) -> None:
     assert pymq("topic", "create", "transfers", "--type", "transaction", "--wq", "1").code == EXIT_OK
-    with SyncTransactionProducer("PG", namesrv=server.namesrv, listener=Silent()) as producer:
+    with TransactionProducer("PG", namesrv=server.namesrv, listener=Silent()) as producer:
         result = producer.send_in_transaction(Message("transfers", b"100", keys="k1"), timeout_s=30)
     reached(lambda: pymq("message", "query", DISCARDED, "--key", "k1").code == EXIT_OK)
     assert "100" in pymq("tail", DISCARDED, "--from", "start", "--no-follow", "-o", "raw").out

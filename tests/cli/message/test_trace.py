@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pymq.client import ConsumeResult, Message, StoredMessage, TransactionState
-from pymq.client.sync import SyncProducer, SyncPushConsumer, SyncTransactionProducer
+from pymq.client.sync import Producer, PushConsumer, TransactionProducer
 from pymq.errors import EXIT_NOT_FOUND, EXIT_OK
 from pymq.model.names import TRACE_TOPIC
 from pymq.testing.standalone import StandaloneProcess
@@ -25,11 +25,11 @@ def traced(pymq: Pymq, server: StandaloneProcess) -> Any:
         seen.extend(messages)
         return ConsumeResult.SUCCESS if messages[0].reconsume_times else ConsumeResult.RECONSUME_LATER
 
-    consumer = SyncPushConsumer(
+    consumer = PushConsumer(
         "tracers", namesrv=server.namesrv, on_message=handle, consume_from="first", delay_level=1, trace=True
     )
     consumer.subscribe("traced")
-    with SyncProducer("makers", namesrv=server.namesrv, trace=True) as producer, consumer:
+    with Producer("makers", namesrv=server.namesrv, trace=True) as producer, consumer:
         result = producer.send(Message("traced", b"x", keys="order-1"), timeout_s=30)
         reached(lambda: any(one.message_id == result.message_id and one.reconsume_times for one in seen))
     return result
@@ -89,7 +89,7 @@ class _Commits:
 
 def test_the_end_of_a_transaction_and_a_recall_are_shown(pymq: Pymq, server: StandaloneProcess) -> None:
     pymq("topic", "create", "decided", "--wq", "1", "--rq", "1")
-    with SyncTransactionProducer("deciders", listener=_Commits(), namesrv=server.namesrv, trace=True) as producer:
+    with TransactionProducer("deciders", listener=_Commits(), namesrv=server.namesrv, trace=True) as producer:
         half = producer.send_in_transaction(Message("decided", b"x"), timeout_s=30)
         timer = producer.send(Message("decided", b"y", delay_ms=600_000), timeout_s=30)
         producer.recall("decided", timer.recall_handle)

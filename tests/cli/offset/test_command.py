@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pymq.client import MessageQueue
-from pymq.client.sync import SyncProducer, SyncPushConsumer, SyncSimpleConsumer
+from pymq.client.sync import Producer, PushConsumer, SimpleConsumer
 from pymq.errors import EXIT_FAILED, EXIT_NOT_FOUND, EXIT_OK, EXIT_USAGE
 from pymq.model.message import Message
 from pymq.testing.standalone import StandaloneProcess
@@ -116,11 +116,11 @@ def test_a_topic_of_many_queues_is_moved_at_once(pymq: Pymq) -> None:
 def test_an_online_group_goes_on_at_its_new_place(pymq: Pymq, server: StandaloneProcess) -> None:
     filled(pymq, "live")
     seen: list[bytes] = []
-    consumer = SyncPushConsumer(
+    consumer = PushConsumer(
         "alive", namesrv=server.namesrv, consume_from="first", on_message=lambda some: seen.extend(m.body for m in some)
     )
     consumer.subscribe("live")
-    with consumer, SyncProducer("P", namesrv=server.namesrv) as producer:
+    with consumer, Producer("P", namesrv=server.namesrv) as producer:
         reached(lambda: len(seen) == COUNT)
         outcome = pymq("offset", "reset", "alive", "--topic", "live", "--to", "6", "--yes")
         assert outcome.code == EXIT_OK and "1 members are online" in outcome.err
@@ -141,7 +141,7 @@ def reached(condition: Callable[[], object]) -> None:
 def test_a_broadcasting_group_has_no_place_at_brokers(pymq: Pymq, server: StandaloneProcess) -> None:
     filled(pymq, "aired")
     seen: list[Any] = []
-    consumer = SyncPushConsumer(
+    consumer = PushConsumer(
         "listeners", namesrv=server.namesrv, broadcasting=True, consume_from="first", on_message=seen.extend
     )
     consumer.subscribe("aired")
@@ -196,10 +196,10 @@ def test_a_group_that_pops_moves(pymq: Pymq, server: StandaloneProcess) -> None:
     on_topic = ("--topic", "popping", "--yes")
 
     def bodies(group: str, count: int) -> list[bytes]:
-        with SyncSimpleConsumer(group, namesrv=server.namesrv) as consumer:
+        with SimpleConsumer(group, namesrv=server.namesrv) as consumer:
             return [one.message.body for one in consumer.receive("popping", count, invisible_ms=600_000)]
 
-    with SyncSimpleConsumer("popper", namesrv=server.namesrv) as consumer:
+    with SimpleConsumer("popper", namesrv=server.namesrv) as consumer:
         first, *_ = consumer.receive("popping", 4, invisible_ms=600_000)
         assert committed(pymq, "popper", "popping") == [4]
         assert pymq("offset", "skip", "popper", "--count", "2", *on_topic).code == EXIT_OK

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pymq.errors import EXIT_NOT_FOUND, EXIT_OK, EXIT_USAGE
-from pymq.spark.imports import ImportSummary, TopicCounts
+from pymq.spark.imports.imports import ImportSummary, TopicCounts
 from tests.cli.conftest import Pymq
 from tests.cli.schemas import assert_documented
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from pymq.proxy.rpc.cancelling import CANCELS_PER_TURN, cancel_some
+from pymq.proxy.rpc.connection import CANCELS_PER_TURN, cancel_some
 
 
 def test_so_many_are_cancelled_in_a_turn() -> None:

@@ -19,6 +19,7 @@ from hyperframe.frame import GoAwayFrame, PingFrame
 from pymq.proxy.protocol.messages import Status, Timestamp
 from pymq.proxy.rpc import connection as connection_module
 from pymq.proxy.rpc.call import RpcCall, RpcMethod
+from pymq.proxy.rpc.call_fields import METADATA_BYTES_MAX
 from pymq.proxy.rpc.connection import (
     FRAMES_PER_TURN,
     IDLE_S_MAX,
@@ -27,7 +28,6 @@ from pymq.proxy.rpc.connection import (
     REFUSED_METADATA_BYTES_MAX,
     RpcConnection,
 )
-from pymq.proxy.rpc.opening import METADATA_BYTES_MAX
 from pymq.proxy.rpc.server import RpcServer
 from pymq.proxy.rpc.wire import PREFIX, GrpcCode, GrpcError, frame_message
 

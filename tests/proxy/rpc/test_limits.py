@@ -21,9 +21,9 @@ from pymq.proxy.inflating import THREADS, inflated_by
 from pymq.proxy.protocol import messages as m
 from pymq.proxy.rpc import call as call_module
 from pymq.proxy.rpc.call import FIELDS_MAX, SMALL_BYTES_MAX, WAITING_REQUESTS_MAX, RpcCall, RpcMethod
+from pymq.proxy.rpc.call_fields import INPUT_S_MAX
 from pymq.proxy.rpc.connection import ANSWER_S_MAX, RESETS_MAX, STALL_S_MAX, RpcConnection
 from pymq.proxy.rpc.connection_account import COUNTED_BYTES
-from pymq.proxy.rpc.opening import INPUT_S_MAX
 from pymq.proxy.rpc.server import RpcServer
 from pymq.proxy.rpc.wire import GrpcCode, GrpcError, frame_message
 from tests.proxy.rpc.test_connection import FakeTransport, Pair

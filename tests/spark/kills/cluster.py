@@ -10,15 +10,15 @@ from pathlib import Path
 
 from pymq.errors import PymqError
 from pymq.model.record import encode_batch_entry
-from pymq.spark.cluster import RemoteCluster
-from pymq.spark.planner import make_plan
-from pymq.spark.positions import LATEST, Position
-from pymq.spark.ranges import ReadSettings
-from pymq.spark.reader import RangeReader
-from pymq.spark.remote import Remote
-from pymq.spark.sources_of_rows import open_reader
-from pymq.spark.topics import TopicChoice
-from pymq.spark.unrepeated import DUPLICATE_WINDOW_ROWS
+from pymq.spark.planning.cluster import RemoteCluster
+from pymq.spark.planning.planner import make_plan
+from pymq.spark.planning.positions import LATEST, Position
+from pymq.spark.planning.ranges import ReadSettings
+from pymq.spark.planning.remote import Remote
+from pymq.spark.planning.topics import TopicChoice
+from pymq.spark.reading.reader import RangeReader
+from pymq.spark.reading.unrepeated import DUPLICATE_WINDOW_ROWS
+from pymq.spark.source.sources_of_rows import open_reader
 from pymq.wire.command import request
 from pymq.wire.header import decode_header
 from pymq.wire.headers.send import SendMessageAnswer

@@ -21,11 +21,13 @@ from typing import Any
 from pymq.errors import PymqError
 from pymq.pipeline.job import Job
 from pymq.pipeline.load import PipelineFile
-from pymq.spark import export, gateway
-from pymq.spark.commits import ExportDirectory
-from pymq.spark.masters import DEFAULT_MASTER
-from pymq.spark.options import ExportOptions, NoProgress
-from pymq.spark.shipping import ship_package
+from pymq.spark.export import export
+from pymq.spark.export.options import ExportOptions
+from pymq.spark.lake.commits import ExportDirectory
+from pymq.spark.session import gateway
+from pymq.spark.session.job_progress import NoProgress
+from pymq.spark.session.masters import DEFAULT_MASTER
+from pymq.spark.session.shipping import ship_package
 from tests.spark.standalone import CONF
 
 COLUMNS = ("queueId", "queueOffset", "msgId")

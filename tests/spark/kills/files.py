@@ -12,13 +12,13 @@ import sys
 from pathlib import Path
 
 from pymq.clock import SystemClock
-from pymq.spark.planner import make_plan
-from pymq.spark.positions import LATEST, Position
-from pymq.spark.ranges import ReadSettings
-from pymq.spark.store_place import StorePlace
-from pymq.spark.store_reader import StoreReader
-from pymq.spark.store_view import StoreView
-from pymq.spark.topics import TopicChoice
+from pymq.spark.planning.planner import make_plan
+from pymq.spark.planning.positions import LATEST, Position
+from pymq.spark.planning.ranges import ReadSettings
+from pymq.spark.planning.store_place import StorePlace
+from pymq.spark.planning.store_view import StoreView
+from pymq.spark.planning.topics import TopicChoice
+from pymq.spark.reading.store_reader import StoreReader
 from pymq.store.disk.fs import RealFiles
 from pymq.store.store import MessageStore, StoreSettings
 

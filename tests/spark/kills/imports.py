@@ -10,12 +10,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pymq.spark.cluster import RemoteCluster
-from pymq.spark.planner import make_plan
-from pymq.spark.positions import LATEST, Position
-from pymq.spark.ranges import ReadSettings
-from pymq.spark.sources_of_rows import open_reader
-from pymq.spark.topics import TopicChoice
+from pymq.spark.planning.cluster import RemoteCluster
+from pymq.spark.planning.planner import make_plan
+from pymq.spark.planning.positions import LATEST, Position
+from pymq.spark.planning.ranges import ReadSettings
+from pymq.spark.planning.topics import TopicChoice
+from pymq.spark.source.sources_of_rows import open_reader
 from tests.spark.kills.cluster import Pair
 from tests.spark.kills.commands import CommandAttack
 from tests.spark.standalone import StandaloneSpark

@@ -10,9 +10,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from pymq.clock import SystemClock
-from pymq.spark import export
-from pymq.spark.options import ExportOptions
-from pymq.spark.store_place import StorePlace
+from pymq.spark.export import export
+from pymq.spark.export.options import ExportOptions
+from pymq.spark.planning.store_place import StorePlace
 from pymq.store.disk.fs import RealFiles
 from pymq.store.store import MessageStore
 from tests.spark.kills.commands import CommandAttack

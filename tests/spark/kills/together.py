@@ -14,9 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pymq.spark import export, gateway, imports
-from pymq.spark.options import ExportOptions
-from pymq.spark.store_place import StorePlace
+from pymq.spark.export import export
+from pymq.spark.export.options import ExportOptions
+from pymq.spark.imports import imports
+from pymq.spark.planning.store_place import StorePlace
+from pymq.spark.session import gateway
 from tests.spark.kills import driver
 
 WRITE_COPY, PIPELINE_COPY, IMPORT_TOPIC = "written", "piped", "imported"

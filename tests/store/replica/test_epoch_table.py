@@ -1,41 +1,37 @@
-"""The file of a log's epoch history, and its form in earlier versions."""
+"""The file of a log's epoch history."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 
 from pymq.store.disk.json_table import JsonTable
 from pymq.store.disk.memory_fs import MemoryFiles
-from pymq.store.replica.epoch_table import epoch_table, translate
+from pymq.store.replica.epoch_table import epoch_table, last_clean_end
 
 ROOT = "/data"
-FORMER = {"reigns": [{"epoch": 1, "start": 0, "reignId": "a"}, {"epoch": 2, "start": 9, "reignId": "b"}], "endedAt": 40}
-TODAY = {"epochs": [{"epoch": 1, "start": 0, "epochId": "a"}, {"epoch": 2, "start": 9, "epochId": "b"}], "endedAt": 40}
 
 
-def test_the_former_file_is_read_once_and_written_with_today_s_names() -> None:
+def with_table(table: dict[str, object]) -> MemoryFiles:
     files = MemoryFiles()
     files.makedirs(f"{ROOT}/config")
-    JsonTable(files, f"{ROOT}/config/lineage.json").save(FORMER)
-    table = epoch_table(files, ROOT)
-    assert table.load() == TODAY
-    table.save(TODAY)
-    assert files.listdir(f"{ROOT}/config") == ["epochHistory.json"]
-    assert epoch_table(files, ROOT).load() == TODAY
+    JsonTable(files, f"{ROOT}/config/epochHistory.json").save(table)
+    return files
+
+
+def test_the_table_is_the_file_in_the_config_directory() -> None:
+    table = {"epochs": [{"epoch": 1, "start": 0, "epochId": "a"}], "endedAt": 40}
+    assert epoch_table(with_table(table), ROOT).load() == table
 
 
 @pytest.mark.parametrize(
-    ("former", "today"),
-    [
-        ({}, {}),
-        ({"reigns": 5}, {"epochs": 5}),
-        ({"reigns": [7]}, {"epochs": [7]}),
-        ({"endedAt": None}, {"endedAt": None}),
-    ],
+    ("table", "end"),
+    [({"endedAt": 40}, 40), ({"endedAt": -1}, 0), ({"endedAt": "40"}, 0), ({"endedAt": None}, 0), ({}, 0)],
 )
-def test_what_can_t_be_an_epoch_history_is_left_for_its_reader_to_refuse(
-    former: dict[str, Any], today: dict[str, Any]
-) -> None:
-    assert translate(former) == today
+def test_the_end_at_the_last_orderly_stop(table: dict[str, object], end: int) -> None:
+    assert last_clean_end(with_table(table), ROOT) == end
+
+
+def test_an_unreadable_file_does_not_say_where_the_log_ended() -> None:
+    files = with_table({"endedAt": 40})
+    files.open(f"{ROOT}/config/epochHistory.json").pwrite(0, b"?")
+    assert last_clean_end(files, ROOT) == 0

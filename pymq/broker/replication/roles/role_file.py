@@ -15,8 +15,6 @@ from pymq.model.route import MASTER_ID
 from pymq.store.disk.fs import Files
 from pymq.store.disk.json_table import JsonTable
 
-_FORMER_NAMES = {"beginsReign": "beginsEpoch"}  # members that had another name in earlier versions
-
 
 class RoleRecord(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """The content of the file.
@@ -111,7 +109,7 @@ class RoleFile:
         if not table:
             return None
         try:
-            return msgspec.convert({_FORMER_NAMES.get(name, name): value for name, value in table.items()}, RoleRecord)
+            return msgspec.convert(table, RoleRecord)
         except msgspec.ValidationError as error:
             raise StoreError(
                 f"{self._path} is not the record of a role ({error}): put back a copy, or remove it and its .bak to "

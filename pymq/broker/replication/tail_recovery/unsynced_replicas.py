@@ -18,21 +18,19 @@ from pymq.clock import Clock
 from pymq.errors import StoreError, StoreUnavailableError
 from pymq.store.disk.fs import Files
 from pymq.store.disk.json_table import JsonTable
-from pymq.store.disk.renamed_table import RenamedTable
 from pymq.wire.bodies_replication import SlaveState
 
 log = logging.getLogger(__name__)
 
 UNSYNCED_REPLICAS_FILE = "unsyncedReplicas.json"
-FORMER_FILE = "tailHolders.json"  # its name in earlier versions
 TICK_PERIOD_MS = 1000
 UNSYNCED_REPLICAS_MAX = 64  # as many as can be connected (ha_service.CONNECTIONS_MAX)
 _SLAVES = "slaves"
 
 
-def unsynced_replicas_table(files: Files, root: str) -> RenamedTable:
+def unsynced_replicas_table(files: Files, root: str) -> JsonTable:
     """Return the table of the broker directory ``root``."""
-    return RenamedTable(files, f"{root}/config/{UNSYNCED_REPLICAS_FILE}", f"{root}/config/{FORMER_FILE}")
+    return JsonTable(files, f"{root}/config/{UNSYNCED_REPLICAS_FILE}")
 
 
 class UnsyncedReplicas:

@@ -15,7 +15,6 @@ from pymq.broker.replication.roles.role_file import (
     role_name_at_start,
 )
 from pymq.errors import StoreError
-from pymq.store.disk.json_table import JsonTable
 from pymq.store.disk.memory_fs import MemoryFiles
 
 PATH = "/data/config/role.json"
@@ -124,11 +123,3 @@ def test_a_broker_that_has_seen_no_other_master_remembers_its_own_role(
     known: str, configured: str, expected: str
 ) -> None:
     assert remembering(record(2, 0, master_role=known), configured) == record(2, 0, master_role=expected)
-
-
-def test_a_record_of_an_earlier_version_keeps_that_an_epoch_is_to_begin() -> None:
-    files = MemoryFiles()
-    files.makedirs("/data/config")
-    former = {"brokerId": 0, "configuredId": 1, "formerId": 1, "beginsReign": True}
-    JsonTable(files, PATH).save(former)
-    assert RoleFile(files, "/data").load() == record(0, 1, former_id=1, begins_epoch=True)

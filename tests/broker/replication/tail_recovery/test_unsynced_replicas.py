@@ -10,7 +10,6 @@ from pymq.broker.replication.master.ha_service import CONNECTIONS_MAX
 from pymq.broker.replication.tail_recovery.unsynced_replicas import (
     UNSYNCED_REPLICAS_MAX,
     UnsyncedReplicas,
-    unsynced_replicas_table,
 )
 from pymq.clock import ManualClock
 from pymq.errors import StoreError, StoreUnavailableError
@@ -140,17 +139,3 @@ def test_an_unusable_file_is_an_error() -> None:
     JsonTable(directory.files, PATH).save({"slaves": {"one": FIRST}})
     with pytest.raises(StoreError, match="unsyncedReplicas"):
         directory.unsynced()
-
-
-def test_a_file_of_the_former_name_is_read_and_replaced() -> None:
-    files = MemoryFiles()
-    files.makedirs("/data/config")
-    JsonTable(files, "/data/config/tailHolders.json").save({"slaves": {"1": FIRST}})
-    unsynced = UnsyncedReplicas(unsynced_replicas_table(files, "/data"), ManualClock(), lambda: JOINING_MS)
-    unsynced.load()
-    assert unsynced.slaves == {1: FIRST}
-    unsynced.note(2, MOVED)
-    assert files.listdir("/data/config") == ["unsyncedReplicas.json"]
-    again = UnsyncedReplicas(unsynced_replicas_table(files, "/data"), ManualClock(), lambda: JOINING_MS)
-    again.load()
-    assert again.slaves == {1: FIRST, 2: MOVED}

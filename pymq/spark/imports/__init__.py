@@ -1,0 +1,1 @@
+"""Imports: rows of files become messages, step by step."""

@@ -1,0 +1,1 @@
+"""Where files lie: directories of a file system, and names in an object store."""

@@ -1,0 +1,1 @@
+"""Reads one range of a queue as record batches, from a broker or from files."""

@@ -1,0 +1,1 @@
+"""A Spark session: its JVM, its executors, its errors, and the progress that callers see."""

@@ -1,0 +1,1 @@
+"""The sink of ``format("pymq")``: rows become messages."""

@@ -1,0 +1,1 @@
+"""The source of ``format("pymq")``: options, pushdown, streams, and where rows come from."""

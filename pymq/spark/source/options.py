@@ -1,0 +1,264 @@
+"""The options of ``format("pymq")``: one table of names, and the parsed options.
+
+Spark's Kafka source has many of these names, with the same meaning; older names of PyMQ are synonyms. docs/spark.md
+describes them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pymq.errors import UsageError
+from pymq.model.compression import INFLATION_RATIO_MAX
+from pymq.spark.named_options import NamedOptions
+from pymq.spark.places.places import expanded
+from pymq.spark.planning.planner import PartitionSizes
+from pymq.spark.planning.positions import LATEST, Position, parse_by_queue, parse_position
+from pymq.spark.planning.ranges import DEFAULT_GROUP, QueueRange, ReadSettings
+from pymq.spark.planning.selection import Selection
+from pymq.spark.planning.store_place import StorePlace
+from pymq.spark.planning.topics import TopicChoice, parse_assigned, parse_pattern
+from pymq.spark.reading.unrepeated import DUPLICATE_WINDOW_ROWS
+from pymq.spark.records.schema import check_columns
+from pymq.spark.settings import BODY_ERROR_MODES, DATA_LOSS_MODES, RETRY_BUDGET_S, DataLoss
+from pymq.units import parse_duration_ms, parse_time_ms
+
+UNSPLIT_ROWS = 1 << 62
+
+
+class SourceOption(NamedTuple):
+    """One option: its name, other names for it, and its purpose."""
+
+    name: str
+    synonyms: tuple[str, ...] = ()
+    only_streams: bool = False
+    only_batches: bool = False
+    is_internal: bool = False
+
+
+OPTIONS = (
+    SourceOption("namesrv"),
+    SourceOption("credentials"),
+    SourceOption("store", only_batches=True),
+    SourceOption("commitLog", only_batches=True),
+    SourceOption("brokerName", only_batches=True),
+    SourceOption("whileRunning", only_batches=True),
+    SourceOption("archive", only_batches=True),
+    SourceOption("topics", ("topic", "subscribe")),
+    SourceOption("path", is_internal=True),
+    SourceOption("subscribePattern"),
+    SourceOption("assign"),
+    SourceOption("startingOffsets"),
+    SourceOption("endingOffsets", only_batches=True),
+    SourceOption("startingTimestamp"),
+    SourceOption("endingTimestamp", only_batches=True),
+    SourceOption("startingOffsetsByTimestamp"),
+    SourceOption("endingOffsetsByTimestamp", only_batches=True),
+    SourceOption("columns"),
+    SourceOption("includeHeaders"),
+    SourceOption("tag"),
+    SourceOption("sql"),
+    SourceOption("filter"),
+    SourceOption("filterExpression"),
+    SourceOption("filterOnError"),
+    SourceOption("filterVia"),
+    SourceOption("group", ("groupIdPrefix",)),
+    SourceOption("onDataLoss"),
+    SourceOption("failOnDataLoss"),
+    SourceOption("bodyErrors"),
+    SourceOption("dropDuplicates"),
+    SourceOption("retryBudgetSeconds"),
+    SourceOption("inflateRatio"),
+    SourceOption("maxRowsPerPartition", ("maxRecordsPerPartition",)),
+    SourceOption("minPartitions"),
+    SourceOption("pushFilters", only_batches=True),
+    SourceOption("maxOffsetsPerTrigger", only_streams=True),
+    SourceOption("minOffsetsPerTrigger", only_streams=True),
+    SourceOption("maxTriggerDelay", only_streams=True),
+    SourceOption("commitGroup", only_streams=True),
+    SourceOption("ranges", is_internal=True),
+    SourceOption("progress", is_internal=True),
+)
+_NAMES = {name.lower(): option.name for option in OPTIONS for name in (option.name, *option.synonyms)}
+_SHOWN = {name.lower(): name for option in OPTIONS for name in (option.name, *option.synonyms)}
+# Options of other sources, with what says the same here.
+EQUIVALENTS = {
+    "kafka.bootstrap.servers": "write namesrv, the addresses of the name servers as host:port;host:port",
+    "bootstrap.servers": "write namesrv, the addresses of the name servers as host:port;host:port",
+    "nameserver": "write namesrv, the addresses of the name servers as host:port;host:port",
+    "nameserveraddr": "write namesrv, the addresses of the name servers as host:port;host:port",
+    "fetchoffset.numretries": "write retryBudgetSeconds, the time without an answer before the read fails",
+    "fetchoffset.retryintervalms": "write retryBudgetSeconds, the time without an answer before the read fails",
+    "kafkaconsumer.polltimeoutms": "write retryBudgetSeconds, the time without an answer before the read fails",
+    "kafka.group.id": "write group",
+    "startingoffsetsbytimestampstrategy": "leave it out: a time after the last message reads nothing until there are",
+    "includetimestamp": "leave it out: bornTimestamp and storeTimestamp are columns",
+    "subexpression": "write tag, or sql for an expression over properties",
+}
+# Options of a store directory, and the options of brokers that exclude them.
+STORE_OPTIONS = ("store", "commitLog", "brokerName", "whileRunning")
+_BROKER_OPTIONS = ("namesrv", "filterVia")
+
+
+class SourceOptions(NamedOptions):
+    """Options as given, by their names in any case. Every method raises UsageError for an illegal value."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        """Raise UsageError for an unknown option, or for one that is given twice under two names."""
+        super().__init__(given, _SHOWN, _NAMES, _equivalent)
+
+    def refuse_stream_options(self) -> None:
+        """Raise UsageError for an option that only streams have."""
+        for option in OPTIONS:
+            if option.only_streams and option.name in self._values:
+                raise UsageError(f"option {option.name} is for spark.readStream: a batch reads its whole range")
+
+    def refuse_batch_options(self) -> None:
+        """Raise UsageError for an option that only batches have."""
+        for option in OPTIONS:
+            if option.only_batches and option.name in self._values:
+                pushes = option.name == "pushFilters"
+                reason = "Spark pushes no filters down to streams" if pushes else "a stream goes on"
+                if option.name == "archive":
+                    reason = "a stream begins at a broker; read the history by a batch"
+                if option.name in STORE_OPTIONS:
+                    reason = "a stream needs a broker"
+                raise UsageError(f"option {option.name} is for spark.read: {reason}")
+
+    def store(self) -> StorePlace | None:
+        """Return the store directory to read, None for brokers."""
+        given = [name for name in STORE_OPTIONS if self.text(name)]
+        if not given:
+            return None
+        if not self.text("store"):
+            raise UsageError(f"option {given[0]} is for a store directory: give store too, or leave it out")
+        for name in _BROKER_OPTIONS:
+            if self.text(name):
+                raise UsageError(f"options store and {name} exclude each other: a directory is read without a broker")
+        return StorePlace(
+            self.text("store"), self.text("commitLog"), self.text("brokerName"), self._flag("whileRunning")
+        )
+
+    def archive(self) -> str:
+        """Return the lake that holds the older messages; empty for none."""
+        directory = self.text("archive")
+        for name in ("filter", "dropDuplicates") if directory else ():
+            if self.text(name, "false") != "false":
+                raise UsageError(f"options archive and {name} exclude each other: a lake has no records to run it on")
+        return str(expanded(directory)) if directory else ""
+
+    def topics(self) -> TopicChoice:
+        """Return which topics and queues to read."""
+        names = self.text("topics") or self.text("path")
+        chosen = [name for name in ("topics", "path", "subscribePattern", "assign") if self.text(name)]
+        if len(chosen) > 1:
+            raise UsageError(f"options {' and '.join(chosen)} exclude each other: give one")
+        if "subscribePattern" in chosen:
+            return TopicChoice(pattern=parse_pattern(self.text("subscribePattern")))
+        if "assign" in chosen:
+            return TopicChoice(assigned=parse_assigned(self.text("assign")))
+        return TopicChoice(tuple(name.strip() for name in names.split(",") if name.strip()))
+
+    def start(self, now_ms: int, default: str = "earliest") -> Position:
+        """Return where to begin; relative times count back from ``now_ms``."""
+        return self._position("starting", default, now_ms)
+
+    def end(self, now_ms: int) -> Position:
+        """Return where to end."""
+        return self._position("ending", "latest", now_ms)
+
+    def columns(self) -> tuple[str, ...]:
+        """Return the columns in order: those asked for, else the usual ones."""
+        columns = check_columns([name.strip() for name in self.text("columns").split(",") if name.strip()])
+        if self._flag("includeHeaders") and "headers" not in columns:
+            columns += ("headers",)
+        return columns
+
+    def selection(self) -> Selection:
+        """Return which messages to read."""
+        values = self._values
+        return Selection(
+            tag=values.get("tag", "*"),
+            sql=values.get("sql"),
+            filter=values.get("filter"),
+            expression=values.get("filterExpression"),
+            on_error=values.get("filterOnError", "skip"),
+            via=values.get("filterVia"),
+        )
+
+    def read_settings(self, columns: tuple[str, ...], selection: Selection) -> ReadSettings:
+        """Return how to read the ranges."""
+        return ReadSettings(
+            columns=check_columns(columns),
+            selection=selection,
+            credentials=self.credentials,
+            group=self.text("group", DEFAULT_GROUP),
+            on_data_loss=self._on_data_loss(),
+            body_errors=self._choice("bodyErrors", BODY_ERROR_MODES, "replace"),
+            retry_budget_s=self._parsed("retryBudgetSeconds", RETRY_BUDGET_S, float, "seconds, such as 60"),
+            inflation_ratio_max=self.number("inflateRatio", INFLATION_RATIO_MAX),
+            duplicate_window_rows=self._duplicate_window_rows(),
+            store=self.store(),
+            archive=self.archive(),
+        )
+
+    def partition_sizes(self) -> PartitionSizes:
+        """Return how a query's ranges are split."""
+        rows_max = self.number("maxRowsPerPartition", 0) if "maxRowsPerPartition" in self._values else None
+        if rows_max is None and self._duplicate_window_rows():
+            rows_max = UNSPLIT_ROWS  # each part reads the rows before it too
+        return PartitionSizes(rows_max, self.number("minPartitions", 1))
+
+    @property
+    def pushes_filters(self) -> bool:
+        return self._flag("pushFilters")
+
+    @property
+    def delay_max_ms(self) -> int:
+        """The longest wait for ``minOffsetsPerTrigger``, in ms."""
+        return self._parsed("maxTriggerDelay", 15 * 60 * 1000, parse_duration_ms, "a duration, such as 15m")
+
+    def ranges(self) -> list[QueueRange] | None:
+        """Return the ranges that an export has planned; None without them."""
+        text = self._values.get("ranges")
+        return None if text is None else [QueueRange.from_dict(fields) for fields in json.loads(text)]
+
+    def _position(self, side: str, default: str, now_ms: int) -> Position:
+        names = (f"{side}Offsets", f"{side}Timestamp", f"{side}OffsetsByTimestamp")
+        given = [name for name in names if name in self._values]
+        if len(given) > 1:
+            raise UsageError(f"options {' and '.join(given)} exclude each other: give one")
+        if not given:
+            return parse_position(default, now_ms)
+        text = self._values[given[0]]
+        if given[0] == names[1]:
+            return Position(time_ms=parse_time_ms(text, now_ms))
+        if given[0] == names[2]:
+            return Position(symbol=LATEST, times_ms=parse_by_queue(text))
+        return parse_position(text, now_ms)
+
+    def _duplicate_window_rows(self) -> int:
+        """Return among how many rows before it a message is a repetition; 0 to leave none out."""
+        text = self.text("dropDuplicates", "false").strip().lower()
+        if text.isdecimal() and len(text) > 1:
+            return self.number("dropDuplicates", 0)
+        return DUPLICATE_WINDOW_ROWS if self._flag("dropDuplicates") else 0
+
+    def _on_data_loss(self) -> DataLoss:
+        if "failOnDataLoss" in self._values:
+            if "onDataLoss" in self._values:
+                raise UsageError("options failOnDataLoss and onDataLoss exclude each other: give one")
+            return "fail" if self._flag("failOnDataLoss") else "report"
+        return self._choice("onDataLoss", DATA_LOSS_MODES, "fail")
+
+
+def _equivalent(name: str) -> str | None:
+    """Return what says the same as another source's option, by its name in lower case."""
+    return EQUIVALENTS.get(name) or ("leave it out: PyMQ has no Kafka client" if name.startswith("kafka.") else None)
+
+
+def known_names() -> set[str]:
+    """Return the names and synonyms of all options for users."""
+    return {name for option in OPTIONS if not option.is_internal for name in (option.name, *option.synonyms)}

@@ -1,0 +1,70 @@
+"""Chooses where rows come from: brokers, a store directory, or a lake before one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import pyarrow as pa
+
+from pymq.spark.lake.history import HistoryView
+from pymq.spark.lake.lake_reader import LakeReader
+from pymq.spark.places.places import place_of
+from pymq.spark.planning.cluster import ClusterView, RemoteCluster
+from pymq.spark.planning.ranges import QueueRange, ReadSettings
+from pymq.spark.planning.store_view import StoreView
+from pymq.spark.reading.reader import RangeReader
+from pymq.spark.reading.store_reader import StoreReader
+from pymq.spark.reading.unrepeated import UnrepeatedReader
+
+
+class RowReader(Protocol):
+    """Reads one range once; its numbers grow meanwhile."""
+
+    rows: int
+    lost: int
+    bytes_read: int
+
+    @property
+    def filter_errors(self) -> int:
+        """Messages on which the reader's filter failed."""
+        ...
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in order of their offsets."""
+        ...
+
+
+def reader_of(part: QueueRange, settings: ReadSettings) -> RowReader:
+    """Return a reader of the range."""
+    if part.is_archived:
+        return LakeReader(part, settings)
+    return RangeReader(part, settings) if settings.store is None else StoreReader(part, settings)
+
+
+def open_reader(part: QueueRange, settings: ReadSettings) -> RowReader | UnrepeatedReader:
+    """Return what reads a range for a query, without repeated messages if the settings say so."""
+    return UnrepeatedReader(part, settings, reader_of) if settings.duplicate_window_rows else reader_of(part, settings)
+
+
+def open_view(namesrv: str, settings: ReadSettings) -> RemoteCluster | StoreView | HistoryView:
+    """Return the planner's view, for a ``with`` block. Raises what the view's class does."""
+    if settings.archive:
+        view = _open_stored(namesrv, settings)
+        try:
+            return HistoryView(view, place_of(settings.archive), settings.on_data_loss)
+        except BaseException:
+            view.__exit__()
+            raise
+    return _open_stored(namesrv, settings)
+
+
+def _open_stored(namesrv: str, settings: ReadSettings) -> RemoteCluster | StoreView:
+    if settings.store is not None:
+        return StoreView(settings.store, settings.on_data_loss)
+    return RemoteCluster(namesrv, credentials=settings.credentials, retry_budget_s=settings.retry_budget_s)
+
+
+def in_reading_order(view: ClusterView, ranges: list[QueueRange]) -> list[QueueRange]:
+    """Return the ranges in the best order for reading: a store's in pieces of its log, a lake's before a broker's."""
+    return view.split(ranges) if isinstance(view, StoreView | HistoryView) else ranges
