@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pymq.cli.options import split_addresses
+from pymq.cli.common.options import split_addresses
 from pymq.client.name_servers import parse_name_servers
 from pymq.config import BrokerConfig, NamesrvConfig, load_broker_config, load_namesrv_config, parse_properties
 from pymq.config.rocketmq_keys import BROKER_KEYS, NAMESRV_KEYS

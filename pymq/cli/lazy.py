@@ -1,4 +1,4 @@
-"""A command group that imports a command's module only when the command is called, and helpers for such modules."""
+"""A command group that imports a command's module only when the command is called."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, ClassVar
 
-import typer
 from typer.core import TyperGroup
 from typer.main import get_command
-
-from pymq.cli.added_options import add_options
 
 CommandTable = Mapping[str, tuple[str, str]]
 
@@ -31,7 +28,6 @@ class LazyGroup(TyperGroup):
             return None
         command = get_command(import_module(self.table[cmd_name][0]).app)
         command.name = cmd_name
-        add_options(command, f"{ctx.command_path} {cmd_name}".partition(" ")[2])
         return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -43,14 +39,14 @@ class LazyGroup(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Writes the lines of the table, so that help for the group imports no command."""
+        """Write the lines of the table, so that help for the group imports no command."""
         if not self.table:
             return
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in self.table.items()])
 
     def invoke(self, ctx: Any) -> Any:
-        """Runs the command; ends it without an error when a reader closes the output early (``| head``)."""
+        """Run the command; end it without an error when a reader closes the output early (``| head``)."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
@@ -59,13 +55,3 @@ class LazyGroup(TyperGroup):
             # The interpreter flushes stdout once more at exit, which must not fail.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
-
-
-def new_app(help_text: str | None = None) -> typer.Typer:
-    """Returns an app with plain text help: otherwise Typer imports rich for every ``--help``."""
-    return typer.Typer(help=help_text, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
-
-
-def examples(*lines: str) -> str:
-    r"""Returns a command's epilog with its examples; the ``\b`` mark keeps their line breaks."""
-    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)

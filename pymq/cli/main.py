@@ -19,37 +19,37 @@ from pymq.cli.lazy import CommandTable, LazyGroup
 from pymq.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, PymqError
 
 COMMANDS: CommandTable = {
-    "standalone": ("pymq.cli.standalone", "Name server and broker in one process: the quick start."),
-    "namesrv": ("pymq.cli.namesrv", "Run a name server."),
-    "broker": ("pymq.cli.broker", "Run a broker."),
-    "proxy": ("pymq.cli.proxy", "Serve RocketMQ's 5.x clients, which speak gRPC."),
-    "filter-server": ("pymq.cli.filter_server", "Run plugin filters between a broker and consumers."),
-    "context": ("pymq.cli.context", "Name clusters, and choose the one that commands work on."),
-    "cluster": ("pymq.cli.cluster", "List the brokers of all clusters with their roles and lag."),
+    "standalone": ("pymq.cli.standalone.command", "Name server and broker in one process: the quick start."),
+    "namesrv": ("pymq.cli.namesrv.command", "Run a name server."),
+    "broker": ("pymq.cli.broker.command", "Run a broker."),
+    "proxy": ("pymq.cli.proxy.command", "Serve RocketMQ's 5.x clients, which speak gRPC."),
+    "filter-server": ("pymq.cli.filter_server.command", "Run plugin filters between a broker and consumers."),
+    "context": ("pymq.cli.context.command", "Name clusters, and choose the one that commands work on."),
+    "cluster": ("pymq.cli.cluster.command", "List the brokers of all clusters with their roles and lag."),
     "raft": ("pymq.cli.raft.command", "Brokers that elect their leader themselves."),
     "doctor": ("pymq.cli.doctor.command", "Look at the whole cluster, and name what is wrong."),
     "exporter": ("pymq.cli.exporter.command", "Serve metrics of a whole cluster to Prometheus."),
     "stats": ("pymq.cli.stats.command", "Messages of the last minute, hour and day."),
     "top": ("pymq.cli.top.command", "Brokers, topics and groups with their rates, live."),
     "check": ("pymq.cli.check.command", "Check brokers, lag, disks, replicas or Raft groups."),
-    "topic": ("pymq.cli.topic", "List, create, update, delete and inspect topics."),
-    "group": ("pymq.cli.group", "List, create, change, delete and inspect consumer groups."),
-    "offset": ("pymq.cli.offset", "Show where consumer groups are, and move them."),
-    "dlq": ("pymq.cli.dlq", "List, show, resend, export and delete dead letters."),
-    "config": ("pymq.cli.config.commands", "Show, change and check settings of brokers and name servers."),
+    "topic": ("pymq.cli.topic.command", "List, create, update, delete and inspect topics."),
+    "group": ("pymq.cli.group.command", "List, create, change, delete and inspect consumer groups."),
+    "offset": ("pymq.cli.offset.command", "Show where consumer groups are, and move them."),
+    "dlq": ("pymq.cli.dlq.command", "List, show, resend, export and delete dead letters."),
+    "config": ("pymq.cli.config.command", "Show, change and check settings of brokers and name servers."),
     "auth": ("pymq.cli.auth.command", "Users, what they may do, and certificates for TLS."),
-    "send": ("pymq.cli.send", "Send messages: an argument, lines or JSON lines."),
-    "tail": ("pymq.cli.tail", "Show messages from any point on, and new ones as they arrive."),
+    "send": ("pymq.cli.send.command", "Send messages: an argument, lines or JSON lines."),
+    "tail": ("pymq.cli.tail.command", "Show messages from any point on, and new ones as they arrive."),
     "mirror": ("pymq.cli.mirror.command", "Copy topics to another cluster, resumable and in order."),
-    "filter": ("pymq.cli.filter", "List message filters, and try expressions on messages."),
-    "message": ("pymq.cli.message", "Look messages up by id or key, and trace one."),
-    "store": ("pymq.cli.store", "Verify, inspect, dump, repair or rebuild a data directory."),
-    "bench": ("pymq.cli.bench", "Load a broker with sends, pulls or round trips."),
-    "spark-export": ("pymq.cli.spark_export", "Export topics to Parquet, JSON or CSV with Spark."),
-    "spark-import": ("pymq.cli.spark_import", "Send rows of Parquet, JSON or CSV to topics with Spark."),
-    "spark-sql": ("pymq.cli.spark_sql", "Query topics, store directories and lakes with SQL."),
+    "filter": ("pymq.cli.filter.command", "List message filters, and try expressions on messages."),
+    "message": ("pymq.cli.message.command", "Look messages up by id or key, and trace one."),
+    "store": ("pymq.cli.store.command", "Verify, inspect, dump, repair or rebuild a data directory."),
+    "bench": ("pymq.cli.bench.command", "Load a broker with sends, pulls or round trips."),
+    "spark-export": ("pymq.cli.spark.spark_export", "Export topics to Parquet, JSON or CSV with Spark."),
+    "spark-import": ("pymq.cli.spark.spark_import", "Send rows of Parquet, JSON or CSV to topics with Spark."),
+    "spark-sql": ("pymq.cli.spark.spark_sql", "Query topics, store directories and lakes with SQL."),
     "pipeline": ("pymq.cli.pipeline.command", "Run a file of sources, SQL steps and sinks with Spark."),
-    "spark-compact": ("pymq.cli.spark_compact", "Merge the small Parquet files of an export."),
+    "spark-compact": ("pymq.cli.spark.spark_compact", "Merge the small Parquet files of an export."),
 }
 EXIT_INTERRUPTED = 130
 
@@ -114,7 +114,7 @@ def root(
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Runs the command line and exits with its code. Prints an error as one line (with PYMQ_DEBUG=1 its traceback)."""
+    """Run the command line and exit with its code. Print an error as one line (with PYMQ_DEBUG=1 its traceback)."""
     if os.environ.get("_PYMQ_COMPLETE"):
         from pymq.cli.completion.shells import answer
 
@@ -124,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def run(arguments: list[str]) -> int:
-    """Runs ``pymq ARGUMENTS`` and returns the exit code."""
+    """Run ``pymq ARGUMENTS`` and return the exit code."""
     if os.environ.get("PYMQ_DEBUG") == "1":
         return _exit_code(_invoke(arguments))
     try:
@@ -165,7 +165,7 @@ def _fail(text: str, exit_code: int) -> int:
 
 
 def _text_of(error: Exception) -> str:
-    """Returns an error's text; an error of PySpark has none after its JVM has ended."""
+    """Return an error's text; an error of PySpark has none after its JVM has ended."""
     try:
         return str(error)
     except Exception as second:
@@ -173,7 +173,7 @@ def _text_of(error: Exception) -> str:
 
 
 def _usage_text(error: Any) -> str:
-    """Returns Typer's message with the help to read. For a group without a command it prints that group's help."""
+    """Return Typer's message with the help to read. For a group without a command it prints that group's help."""
     context: Any = getattr(error, "ctx", None)
     if context is not None and type(error).__name__ == "NoArgsIsHelpError":
         print(context.get_help(), file=sys.stderr)

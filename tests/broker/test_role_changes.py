@@ -14,13 +14,13 @@ import pytest
 from pymq.broker.assembly.broker import Broker
 from pymq.broker.replication.roles.role import Role, RoleChange
 from pymq.broker.replication.roles.role_file import RoleFile, RoleRecord
-from pymq.cli.promote_work import make_plan
 from pymq.client import Admin, Message, Producer
 from pymq.client.admin.promotion import Promotion
 from pymq.clock import SystemClock
 from pymq.errors import RefusedError, StoreError, UsageError
 from pymq.model.record import decode_records
 from pymq.namesrv.server import NameServer
+from pymq.operations.broker.promotion import make_plan
 from pymq.store.disk.fs import File, RealFiles
 from tests.broker.assembly.test_broker import make_broker, name_server, until
 from tests.broker.world import slave_side

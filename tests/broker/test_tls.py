@@ -11,7 +11,7 @@ import pytest
 
 from pymq.broker.assembly.broker import Broker
 from pymq.broker.metrics.collector import BrokerMetrics
-from pymq.cli.serving_metrics import metrics_place, metrics_text, serving_metrics
+from pymq.cli.common.serving_metrics import metrics_place, metrics_text, serving_metrics
 from pymq.client import Admin, Message, Producer, Tls
 from pymq.clock import SystemClock
 from pymq.config import load_broker_config, load_namesrv_config

@@ -15,9 +15,8 @@ from typing import Any
 
 from pymq.cli import main as cli
 from pymq.client.sync_admin import Admin
+from tests.cli.common.test_servers import STOP_TIMEOUT_S, first_line, process
 from tests.ports import free_port_block
-
-from .test_servers import STOP_TIMEOUT_S, first_line, process
 
 DEADLINE_S = 90.0
 SETTINGS = ("mappedFileSizeCommitLog=1048576", "maxHashSlotNum=1000", "maxIndexNum=4000")

@@ -15,8 +15,7 @@ from pymq.raft.node import RaftNode
 from pymq.raft.state import Epoch, Kind, Membership, MembershipEntry, RaftState, Replica
 from tests.broker.raft.groups import SECRETS
 from tests.broker.world import World
-
-from .worlds import CLUSTER, WorldAdmin
+from tests.cli.worlds import CLUSTER, WorldAdmin
 
 
 class Node:

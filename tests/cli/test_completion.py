@@ -8,14 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 from pymq.cli import main as cli
-from pymq.cli.added_options import name_kind
 from pymq.cli.completion.names import KEPT_S, live_names
 from pymq.cli.completion.shells import SHELLS, with_shell
 from pymq.errors import EXIT_OK, EXIT_USAGE, UnreachableError
-
-from .conftest import Pymq
+from tests.cli.command_tree import leaves
+from tests.cli.conftest import Pymq
 
 
 def completed(words: str, home: Path, **env: str) -> tuple[list[str], str]:
@@ -96,18 +96,23 @@ def test_another_shell_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert with_shell(["--show-completion"], {}) == ["--show-completion", "bash"]
 
 
-@pytest.mark.parametrize(
-    ("path", "option", "kind"),
-    [
-        ("topic describe", "name", "topic"),
-        ("topic create", "name", None),
-        ("group lag", "topic", "topic"),
-        ("group describe", "name", "group"),
-        ("broker", "name", None),
-        ("broker status", "broker", "broker"),
-        ("context use", "name", "context"),
-        ("topic list", "output", None),
-    ],
-)
-def test_what_arguments_name(path: str, option: str, kind: str | None) -> None:
-    assert name_kind(path, option) == kind
+KINDS = [
+    ("topic describe", "name", "topic"),
+    ("topic create", "name", None),
+    ("group lag", "topic", "topic"),
+    ("group describe", "name", "group"),
+    ("broker", "name", None),
+    ("broker status", "broker", "broker"),
+    ("context use", "name", "context"),
+    ("config set", "changes", "setting="),
+    ("topic list", "output", None),
+]
+
+
+@pytest.mark.parametrize(("path", "name", "kind"), KINDS)
+def test_what_arguments_name(path: str, name: str, kind: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pymq.cli.completion.names.complete_names", lambda kind, ctx, incomplete: [f"a {kind}"])
+    command = dict(leaves())[path]
+    [param] = [one for one in command.params if one.name == name]
+    offered = [item.value for item in param.shell_complete(typer.Context(command), "a")]
+    assert offered == ([] if kind is None else [f"a {kind}"])

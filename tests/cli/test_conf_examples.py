@@ -17,13 +17,13 @@ from typer.main import get_command
 
 from pymq.broker.assembly.broker import Broker
 from pymq.broker.raft.members import read_group
-from pymq.cli.config.check_file import check
 from pymq.cli.main import app
 from pymq.client import Admin, Message, Producer
 from pymq.clock import SystemClock
 from pymq.config import BrokerConfig, NamesrvConfig, load_broker_config, load_namesrv_config
 from pymq.config.environment import PREFIX, settings_in
 from pymq.namesrv.server import NameServer
+from pymq.operations.settings.file import check
 from pymq.store.disk.fs import RealFiles
 
 ROOT = Path(__file__).parents[2]

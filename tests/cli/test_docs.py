@@ -9,8 +9,7 @@ import pytest
 
 from pymq import errors
 from pymq.cli import main as cli
-
-from .test_main import ALL_COMMANDS
+from tests.cli.command_tree import ALL_COMMANDS
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "cli.md").read_text()
@@ -34,7 +33,7 @@ def test_every_command_on_a_documentation_page_exists(page: Path, capsys: pytest
     text = page.read_text()
     spans = re.findall(r"`pymq ([^`\n]+)`", text)
     for words in [line.split() for line in [*re.findall(r"^pymq (.+)$", text, re.MULTILINE), *spans]]:
-        path = next((path for path in (words[:2], words[:1]) if path in ALL_COMMANDS), None)
+        path = next((path for path in (words[:3], words[:2], words[:1]) if path in ALL_COMMANDS), None)
         if path is None:
             continue
         assert cli.run([*path, "--help"]) == errors.EXIT_OK

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from pymq.errors import EXIT_NOT_FOUND, EXIT_OK, EXIT_REFUSED, EXIT_USAGE
-
-from .conftest import Pymq
+from tests.cli.conftest import Pymq
 
 
 def test_a_topic_is_neither_made_nor_changed_nor_deleted(pymq: Pymq) -> None:

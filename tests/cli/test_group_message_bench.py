@@ -10,8 +10,7 @@ import pytest
 from pymq.client.sync import PushConsumer, SimpleConsumer
 from pymq.errors import EXIT_NOT_FOUND, EXIT_OK, EXIT_REFUSED, EXIT_USAGE
 from pymq.testing.standalone import StandaloneProcess
-
-from .conftest import Pymq
+from tests.cli.conftest import Pymq
 
 
 def committed_group(pymq: Pymq, topic: str, group: str) -> None:

@@ -15,8 +15,7 @@ from pymq.errors import EXIT_NOT_FOUND, EXIT_OK, EXIT_PARTIAL
 from pymq.net.client import RemotingClient
 from pymq.testing.standalone import StandaloneProcess
 from pymq.wire.command import Command
-
-from .conftest import Pymq
+from tests.cli.conftest import Pymq
 
 # ESC and its 8-bit form, a title with its bell, a mark of direction, separators of lines, DEL.
 DRIVE = "\x1b[2J\x9b31m\x1b]0;title\x07\u202e\u2028\r\n\x7f\x85"

@@ -9,8 +9,7 @@ from typing import Any
 from pymq.client import Message
 from pymq.client.sync import Producer
 from pymq.testing.standalone import StandaloneProcess
-
-from .conftest import Pymq
+from tests.cli.conftest import Pymq
 
 
 def test_each_message_of_a_batch_is_shown_and_found_by_itself(

@@ -7,10 +7,9 @@ import json
 import pytest
 
 from pymq.cli import main as cli
-from pymq.cli.options import DEFAULT_TIMEOUT_S, request_timeout_s
+from pymq.cli.common.options import DEFAULT_TIMEOUT_S, request_timeout_s
 from pymq.errors import EXIT_OK, EXIT_UNREACHABLE, EXIT_USAGE
-
-from .test_main import ALL_COMMANDS
+from tests.cli.command_tree import ALL_COMMANDS
 
 # They take name servers, and don't work through the admin client.
 OWN_CLIENTS = {"context", "bench", "filter", "pipeline", "proxy", "send", "spark-export", "spark-sql", "tail"}
@@ -92,6 +91,7 @@ CHANGE_NOTHING_THERE = {
         "config check",
     ),
     *("topic list", "topic describe", "topic route", "topic stats"),
+    "topic order",  # sets one value of name servers, as namesrv kv set does
     *("group list", "group describe", "group lag", "group members", "group client"),
     *("offset show", "dlq list", "dlq show", "dlq export", "message get", "message query", "message trace"),
     *("store verify", "store inspect", "store dump", "store repair"),

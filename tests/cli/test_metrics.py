@@ -27,8 +27,7 @@ from pymq.filterserver.metrics import FILTER_SERVER_METRICS
 from pymq.metrics.exposition import LEFT_OUT
 from pymq.model.record import StoredMessage
 from pymq.namesrv.metrics import NAMESRV_METRICS
-
-from .test_servers import STOP_TIMEOUT_S, first_line, process
+from tests.cli.common.test_servers import STOP_TIMEOUT_S, first_line, process
 
 DEADLINE_S = 60.0
 SCRAPE_TIMEOUT_S = 30.0

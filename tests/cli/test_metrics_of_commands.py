@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from pymq.cli.exporter.names import Names
-from pymq.cli.exporter.serve import View
-from pymq.cli.serving_metrics import (
+from pymq.cli.common.serving_metrics import (
     ALLOWED_HOSTS_VARIABLE,
     TOKEN_FILE_VARIABLE,
     metrics_place,
     metrics_place_of_command,
     serving_metrics,
 )
+from pymq.cli.exporter.names import Names
+from pymq.cli.exporter.serve import View
 from pymq.clock import SystemClock
 from pymq.config import load_broker_config, load_namesrv_config
 from pymq.config.environment import variable_of
@@ -171,4 +171,4 @@ def test_no_command_serves_metrics_beside_these_rules() -> None:
         for path in (ROOT / "pymq").rglob("*.py")
         if re.search(r"\bMetrics(Place|Endpoint)\(\s*\w", path.read_text(encoding="utf-8"))
     }
-    assert made == {"pymq/cli/serving_metrics.py", "pymq/cli/pipeline/command.py"}
+    assert made == {"pymq/cli/common/serving_metrics.py", "pymq/cli/pipeline/command.py"}

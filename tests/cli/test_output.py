@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pymq.cli import output
-from pymq.cli.cluster import columns_for
+from pymq.cli.cluster.command import columns_for
 from pymq.cli.output import (
     Column,
     OutputFormat,

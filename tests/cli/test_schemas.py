@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
-from typer.main import get_command
 
-from pymq.cli.main import app
 from pymq.cli.output import OutputFormat
 from pymq.client import Message
 from pymq.client.sync import Producer
@@ -18,10 +13,10 @@ from pymq.client.sync_admin import Admin
 from pymq.errors import EXIT_OK
 from pymq.model.tables import SubscriptionGroupConfig
 from pymq.testing.standalone import StandaloneProcess
+from tests.cli.command_tree import leaves
+from tests.cli.conftest import Pymq
+from tests.cli.schemas import ROOT, assert_documented, documented
 from tests.offline.support import flip, log_place, records, unpack
-
-from .conftest import Pymq
-from .schemas import ROOT, assert_documented, documented
 
 TOPIC, GROUP, CONTEXT = "schema-topic", "schema-group", "schema-context"
 
@@ -95,38 +90,38 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 }
 # Commands that need clients or further servers: the file that checks their fields with assert_documented.
 TRIED_ELSEWHERE = {
-    "auth acl create": "test_auth_users.py",
-    "auth acl delete": "test_auth_users.py",
-    "auth acl list": "test_auth_users.py",
-    "auth acl show": "test_auth_users.py",
-    "auth acl update": "test_auth_users.py",
-    "auth check": "test_auth_users.py",
-    "auth init": "test_auth_users.py",
-    "auth reset": "test_auth_users.py",
-    "auth user create": "test_auth_users.py",
-    "auth user delete": "test_auth_users.py",
-    "auth user list": "test_auth_users.py",
-    "auth user show": "test_auth_users.py",
-    "auth user update": "test_auth_users.py",
-    "broker promote": "test_promote.py",
-    "check raft": "test_raft.py",
-    "cluster clients": "test_name_servers.py",
-    "cluster rebalance": "test_raft.py",
-    "config check": "test_config.py",
-    "group client": "test_groups.py",
-    "group consume": "test_groups.py",
-    "group members": "test_groups.py",
-    "message resend": "test_message_resend.py",
-    "mirror": "test_mirror.py",
-    "namesrv kv list": "test_name_servers.py",
-    "raft add": "test_raft.py",
-    "raft remove": "test_raft.py",
-    "raft status": "test_raft.py",
-    "raft term": "test_raft_files.py",
-    "raft transfer": "test_raft.py",
-    "spark-import": "test_spark_import.py",
-    "store recover": "test_recover.py",
-    "topic order": "test_name_servers.py",
+    "auth acl create": "auth/test_users.py",
+    "auth acl delete": "auth/test_users.py",
+    "auth acl list": "auth/test_users.py",
+    "auth acl show": "auth/test_users.py",
+    "auth acl update": "auth/test_users.py",
+    "auth check": "auth/test_users.py",
+    "auth init": "auth/test_users.py",
+    "auth reset": "auth/test_users.py",
+    "auth user create": "auth/test_users.py",
+    "auth user delete": "auth/test_users.py",
+    "auth user list": "auth/test_users.py",
+    "auth user show": "auth/test_users.py",
+    "auth user update": "auth/test_users.py",
+    "broker promote": "broker/test_promote.py",
+    "check raft": "raft/test_command.py",
+    "cluster clients": "cluster/test_clients.py",
+    "cluster rebalance": "raft/test_command.py",
+    "config check": "config/test_command.py",
+    "group client": "group/test_command.py",
+    "group consume": "group/test_command.py",
+    "group members": "group/test_command.py",
+    "message resend": "message/test_resend.py",
+    "mirror": "mirror/test_command.py",
+    "namesrv kv list": "namesrv/test_command.py",
+    "raft add": "raft/test_command.py",
+    "raft remove": "raft/test_command.py",
+    "raft status": "raft/test_command.py",
+    "raft term": "raft/test_files.py",
+    "raft transfer": "raft/test_command.py",
+    "spark-import": "spark/test_spark_import.py",
+    "store recover": "store/test_recover.py",
+    "topic order": "topic/test_order.py",
 }
 WITHOUT_OUTPUT_FORMATS = {
     "broker": "a server: --json prints its addresses",
@@ -208,25 +203,15 @@ def test_messages_are_the_same_records_in_every_format(command: str, pymq: Pymq,
 def test_every_section_is_about_a_command_that_is_tried() -> None:
     assert sorted(documented()) == sorted({**COMMANDS, **TRIED_ELSEWHERE})
     for command, name in TRIED_ELSEWHERE.items():
-        assert f'assert_documented("{command}"' in Path(__file__).with_name(name).read_text(), command
+        assert f'assert_documented("{command}"' in (Path(__file__).parent / name).read_text(), command
 
 
 def test_every_command_has_all_formats_and_documented_fields() -> None:
     without = set()
-    for path, command in leaves(get_command(app), ""):
+    for path, command in leaves():
         option = next((one for one in command.params if one.name == "output" and "-o" in one.opts), None)
         if option is None or not set(OutputFormat) <= set(option.type.choices):
             without.add(path)
             continue
         assert path in {**COMMANDS, **TRIED_ELSEWHERE}, f"{path}: docs/cli-output.md has no fields of it"
     assert without == set(WITHOUT_OUTPUT_FORMATS)
-
-
-def leaves(command: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Yield every command that does something, with its path: "topic list". Servers also have commands below."""
-    names = command.list_commands(typer.Context(command, info_name="pymq")) if hasattr(command, "commands") else []
-    if not names or (path and command.invoke_without_command):
-        yield path, command
-    for name in names:
-        below = command.get_command(typer.Context(command, info_name=f"pymq {path}".strip()), name)
-        yield from leaves(below, f"{path} {name}".strip())

@@ -14,11 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from pymq.cli import send_work
+from pymq.cli.send import work as send_work
 from pymq.errors import EXIT_FAILED, EXIT_NOT_FOUND, EXIT_OK, EXIT_REFUSED, EXIT_USAGE
 from pymq.testing.standalone import StandaloneProcess
-
-from .conftest import Pymq
+from tests.cli.conftest import Pymq
 
 DEADLINE_S = 20.0
 

@@ -18,9 +18,8 @@ from pymq.client.pull_consumer import PullConsumer
 from pymq.errors import EXIT_OK, PymqError
 from pymq.model import fastjson
 from pymq.model.tables import SubscriptionGroupConfig
+from tests.cli.common.test_servers import first_line, process
 from tests.ports import free_port_block
-
-from .test_servers import first_line, process
 
 pytestmark = pytest.mark.timeout(600)  # starts many processes, one after the other
 DEADLINE_S = 90.0

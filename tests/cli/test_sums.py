@@ -7,16 +7,15 @@ from typing import Any
 
 import pytest
 
-from pymq.cli.exporter.facts import BrokerFacts, FactsCollector
 from pymq.client.admin import Admin
 from pymq.client.admin.brokers import BrokerAdmin
 from pymq.client.admin.groups import GroupAdmin
 from pymq.clock import SystemClock
 from pymq.errors import EXIT_OK
+from pymq.operations.facts import BrokerFacts, FactsCollector
 from pymq.testing.standalone import StandaloneProcess
 from pymq.wire.headers.admin import ConsumeStatsHeader, StatsDataHeader
-
-from .conftest import Pymq
+from tests.cli.conftest import Pymq
 
 TOPIC, GROUP = "summed-up", "summing"
 

@@ -10,8 +10,7 @@ import pytest
 
 from pymq.cli import main as cli
 from pymq.errors import EXIT_OK
-
-from .brokers import Brokers
+from tests.cli.brokers import Brokers
 
 pytestmark = pytest.mark.timeout(600)  # starts many processes, one after the other
 Capture = Any

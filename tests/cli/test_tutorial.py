@@ -11,8 +11,7 @@ import time
 from pathlib import Path
 
 from pymq.testing.standalone import StandaloneProcess
-
-from .conftest import Pymq
+from tests.cli.conftest import Pymq
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")

@@ -14,12 +14,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from pymq.cli import main as cli
-from pymq.cli.drain import work as drain_work
 from pymq.client.admin import Admin
 from pymq.errors import EXIT_NOT_FOUND, EXIT_OK, EXIT_PARTIAL, EXIT_REFUSED, EXIT_UNREACHABLE, EXIT_USAGE
+from pymq.operations.broker import drain as drain_work
+from tests.cli.common.test_servers import first_line, process
 from tests.client.scenarios import until
-
-from .test_servers import first_line, process
 
 
 class World(NamedTuple):

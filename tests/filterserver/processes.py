@@ -13,7 +13,7 @@ from pymq.spark.planning.remote import Remote
 from pymq.testing.standalone import StandaloneProcess
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import request
-from tests.cli.test_servers import STOP_TIMEOUT_S, first_line, process
+from tests.cli.common.test_servers import STOP_TIMEOUT_S, first_line, process
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from pymq.spark.reading.reader import RangeReader
 from pymq.testing.standalone import StandaloneProcess
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import request
-from tests.cli.test_servers import STOP_TIMEOUT_S, first_line, process
+from tests.cli.common.test_servers import STOP_TIMEOUT_S, first_line, process
 from tests.filterserver.processes import filter_servers
 
 # More than pipes and answers hold: a reader that has begun still has most of the topic to read.

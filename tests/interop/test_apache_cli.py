@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from pymq.cli.exporter.facts import Facts, FactsCollector
 from pymq.cli.exporter.names import Names
 from pymq.cli.exporter.serve import View
 from pymq.client import ConsumeResult, StoredMessage, sync
@@ -20,6 +19,7 @@ from pymq.client.admin import Admin
 from pymq.clock import SystemClock
 from pymq.errors import EXIT_NOT_FOUND, EXIT_REFUSED
 from pymq.metrics.exposition import slices
+from pymq.operations.facts import Facts, FactsCollector
 from tests.interop.support import probe
 from tests.interop.support.apache import BROKER_NAME, CLUSTER, ApacheServer
 from tests.interop.support.pymq_server import REPOSITORY

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("grpc")
 
-from pymq.cli import proxy
+from pymq.cli.proxy import command as proxy
 from pymq.errors import UsageError
 from pymq.proxy.protocol.names import Code
 from pymq.testing.standalone import StandaloneProcess

@@ -13,7 +13,7 @@ pytest.importorskip("grpc")
 
 import grpc
 
-from pymq.cli.proxy import server_tls
+from pymq.cli.proxy.command import server_tls
 from pymq.client import Admin, Tls
 from pymq.config import load_broker_config
 from pymq.config.load import load_tls_config

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pymq.cli.promote_work import make_plan
 from pymq.client.admin import Admin
 from pymq.client.admin.promotion import Promotion
 from pymq.client.admin.promotion_plan import PromotionPlan
 from pymq.errors import PymqError
 from pymq.model.tables import SubscriptionGroupConfig
+from pymq.operations.broker.promotion import make_plan
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command
 from tests.simulation import dealing

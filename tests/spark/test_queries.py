@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from pymq.cli.spark_sql import QueryOutput, show_plan, show_rows
+from pymq.cli.spark.spark_sql import QueryOutput, show_plan, show_rows
 from pymq.errors import NotFoundError, UsageError
 from pymq.spark import queries
 from pymq.spark.lake.commits import ExportDirectory

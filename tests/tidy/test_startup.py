@@ -57,7 +57,7 @@ def test_importing_the_client_leaves_spark_out() -> None:
 
 
 def test_a_server_without_metrics_leaves_their_libraries_out() -> None:
-    modules = "pymq.broker.metrics.collector, pymq.namesrv.metrics, pymq.filterserver.metrics, pymq.cli.broker"
+    modules = "pymq.broker.metrics.collector, pymq.namesrv.metrics, pymq.filterserver.metrics, pymq.cli.broker.command"
     program = f"import sys, json, pymq.broker.assembly.broker, {modules}; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run(
         [sys.executable, "-c", program],

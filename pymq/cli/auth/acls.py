@@ -8,18 +8,16 @@ import typer
 
 from pymq.cli.auth.common import ResourceArgument, UserArgument, confirm_loss, run_change
 from pymq.cli.auth.users import RULE_COLUMNS
-from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import (
-    DEFAULT_NAMESRV,
+from pymq.cli.common.options import (
     BrokersOption,
     ClustersOption,
     ConfirmOption,
     DryRunOption,
-    NamesrvOption,
     OutputOption,
 )
+from pymq.cli.common.session import Session, end_partial
+from pymq.cli.declared import examples, new_app
 from pymq.cli.output import OutputFormat, print_listing
-from pymq.cli.session import end_partial, with_partial_admin
 
 if TYPE_CHECKING:
     from pymq.client.admin import Admin
@@ -53,33 +51,33 @@ def acl() -> None:
 
 @app.command("list", epilog=examples("pymq auth acl list", "pymq auth acl list --resource orders"))
 def list_acls(
+    session: Session,
     resource: Annotated[
         str | None, typer.Option("--resource", metavar="TEXT", help="Only rules whose resource contains this text.")
     ] = None,
     clusters: ClustersOption = None,
     brokers: BrokersOption = None,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """List the rules of all users."""
-    from pymq.cli.auth import work
+    from pymq.operations.auth import users as work
 
     where = work.Where(clusters or [], brokers or [])
-    records, unreached = with_partial_admin(namesrv, lambda admin: work.rules(admin, where, None, resource))
+    records, unreached = session.ask_reachable(lambda admin: work.rules(admin, where, None, resource))
     print_listing(records, RULE_COLUMNS, output, "no rules: only users of type Super may do anything")
     end_partial(unreached)
 
 
 @app.command(epilog=examples("pymq auth acl show billing"))
 def show(
+    session: Session,
     name: UserArgument,
     clusters: ClustersOption = None,
     brokers: BrokersOption = None,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Show the rules of a user."""
-    from pymq.cli.auth import work
+    from pymq.operations.auth import users as work
 
     where = work.Where(clusters or [], brokers or [])
 
@@ -87,7 +85,7 @@ def show(
         await work.check_there(admin, where, name, is_there=True)
         return await work.rules(admin, where, name)
 
-    records, unreached = with_partial_admin(namesrv, run)
+    records, unreached = session.ask_reachable(run)
     print_listing(records, RULE_COLUMNS, output, f"{name} has no rules")
     end_partial(unreached)
 
@@ -100,6 +98,7 @@ def show(
     )
 )
 def create(
+    session: Session,
     name: UserArgument,
     resource: ResourceArgument,
     actions: ActionsOption,
@@ -110,14 +109,27 @@ def create(
     brokers: BrokersOption = None,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Give a user a rule about a resource."""
-    _put(name, resource, actions, sources, denies, is_default, clusters, brokers, dry_run, output, namesrv, is_new=True)
+    _put(
+        name,
+        resource,
+        actions,
+        sources,
+        denies,
+        is_default,
+        clusters,
+        brokers,
+        dry_run,
+        output,
+        session,
+        is_new=True,
+    )
 
 
 @app.command(epilog=examples("pymq auth acl update billing Topic:orders -a Pub -a Sub"))
 def update(
+    session: Session,
     name: UserArgument,
     resource: ResourceArgument,
     actions: ActionsOption,
@@ -128,14 +140,14 @@ def update(
     brokers: BrokersOption = None,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Replace a user's rule about a resource; its other rules stay."""
-    _put(name, resource, actions, sources, denies, is_default, clusters, brokers, dry_run, output, namesrv)
+    _put(name, resource, actions, sources, denies, is_default, clusters, brokers, dry_run, output, session)
 
 
 @app.command(epilog=examples("pymq auth acl delete billing Topic:orders", "pymq auth acl delete billing --yes"))
 def delete(
+    session: Session,
     name: UserArgument,
     resource: Annotated[str | None, typer.Argument(metavar="[RESOURCE]", help="Without it, all rules go.")] = None,
     is_default: DefaultOption = False,
@@ -144,10 +156,9 @@ def delete(
     yes: ConfirmOption = False,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Take a rule from a user, or all of them."""
-    from pymq.cli.auth import work
+    from pymq.operations.auth import users as work
 
     where = work.Where(clusters or [], brokers or [])
     level = work.DEFAULT if is_default else work.CUSTOM
@@ -169,7 +180,7 @@ def delete(
         )
 
     what = f"{resource or 'all rules'} of {name}"
-    run_change(namesrv, run, output, f"deleted {what}", f"would delete {what}")
+    run_change(session, run, output, f"deleted {what}", f"would delete {what}")
 
 
 def _put(
@@ -183,11 +194,11 @@ def _put(
     brokers: list[str] | None,
     dry_run: bool,
     output: OutputFormat,
-    namesrv: str,
+    session: Session,
     *,
     is_new: bool = False,
 ) -> None:
-    from pymq.cli.auth import work
+    from pymq.operations.auth import users as work
 
     where = work.Where(clusters or [], brokers or [])
     level = work.DEFAULT if is_default else work.CUSTOM
@@ -213,4 +224,4 @@ def _put(
         )
 
     text = f"{entry.decision} {', '.join(entry.actions or [])} on {entry.resource} for {name}"
-    run_change(namesrv, run, output, text, f"would be: {text}")
+    run_change(session, run, output, text, f"would be: {text}")

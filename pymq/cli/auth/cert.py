@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pymq.cli.options import OutputOption
+from pymq.cli.common.options import OutputOption
 from pymq.cli.output import OutputFormat, print_data, print_line, print_note
 
 DAYS = 365

@@ -6,7 +6,7 @@ from pymq.cli.auth import acls, users
 from pymq.cli.auth.cert import cert
 from pymq.cli.auth.check import check
 from pymq.cli.auth.init import init, reset
-from pymq.cli.lazy import examples, new_app
+from pymq.cli.declared import examples, new_app
 
 app = new_app("Manage users, their rules, and certificates.")
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pymq.cli.confirm import confirm
+from pymq.cli.common.confirm import confirm
+from pymq.cli.common.session import Session, end_partial
 from pymq.cli.output import OutputFormat, print_data, print_line, print_note
-from pymq.cli.session import end_partial, with_whole_admin
 from pymq.errors import UsageError
 
 if TYPE_CHECKING:
@@ -55,10 +55,10 @@ def secret_of(name: str, secret_from: str | None, write: str | None) -> tuple[st
 
 
 def run_change(
-    namesrv: str, run: Callable[[Admin], Awaitable[dict[str, Any]]], output: OutputFormat, done: str, would: str
+    session: Session, run: Callable[[Admin], Awaitable[dict[str, Any]]], output: OutputFormat, done: str, would: str
 ) -> None:
     """Make a change and show its record. ``done`` says what it was, ``would`` what a dry run would do."""
-    record, unreached = with_whole_admin(namesrv, run)
+    record, unreached = session.ask_all(run)
     if not print_data(record, output):
         print_line(f"{done if record['applied'] else would} on {', '.join(record['brokers'])}")
     if not record["applied"]:

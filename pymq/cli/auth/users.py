@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pymq.cli.auth.common import SecretFromOption, UserArgument, WriteOption, confirm_loss, run_change, secret_of
-from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import (
-    DEFAULT_NAMESRV,
+from pymq.cli.common.options import (
     BrokersOption,
     ClustersOption,
     ConfirmOption,
     DryRunOption,
-    NamesrvOption,
     OutputOption,
 )
+from pymq.cli.common.session import Session, end_partial
+from pymq.cli.declared import examples, new_app
 from pymq.cli.output import Column, OutputFormat, print_data, print_fields, print_listing, print_section
-from pymq.cli.session import end_partial, with_partial_admin
 
 if TYPE_CHECKING:
     from pymq.client.admin import Admin
@@ -44,34 +42,34 @@ def user() -> None:
 
 @app.command("list", epilog=examples("pymq auth user list", "pymq auth user list bill -o json"))
 def list_users(
+    session: Session,
     text: Annotated[str | None, typer.Argument(metavar="[TEXT]", help="Only names that contain this text.")] = None,
     clusters: ClustersOption = None,
     brokers: BrokersOption = None,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """List users. No password is shown."""
-    from pymq.cli.auth import work
+    from pymq.operations.auth import users as work
 
     where = work.Where(clusters or [], brokers or [])
-    records, unreached = with_partial_admin(namesrv, lambda admin: work.users(admin, where, text))
+    records, unreached = session.ask_reachable(lambda admin: work.users(admin, where, text))
     print_listing(records, USER_COLUMNS, output, "no users: pymq auth user create makes one")
     end_partial(unreached)
 
 
 @app.command(epilog=examples("pymq auth user show billing"))
 def show(
+    session: Session,
     name: UserArgument,
     clusters: ClustersOption = None,
     brokers: BrokersOption = None,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Show a user and its rules."""
-    from pymq.cli.auth import work
+    from pymq.operations.auth import users as work
 
     where = work.Where(clusters or [], brokers or [])
-    record, unreached = with_partial_admin(namesrv, lambda admin: work.user(admin, where, name))
+    record, unreached = session.ask_reachable(lambda admin: work.user(admin, where, name))
     if not print_data(record, output):
         print_fields({key: record[key] for key in ("user", "type", "enabled", "brokers", "differs")})
         print_section("rules", record["rules"], RULE_COLUMNS[1:], "none: it may do nothing")
@@ -86,6 +84,7 @@ def show(
     )
 )
 def create(
+    session: Session,
     name: UserArgument,
     is_super: Annotated[bool, typer.Option("--super", help="An administrator: it may do everything.")] = False,
     secret_from: SecretFromOption = None,
@@ -94,11 +93,10 @@ def create(
     brokers: BrokersOption = None,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Make a user on every broker of a cluster (-c), or on single brokers (-b). It may do nothing yet."""
-    from pymq.cli.auth import work
     from pymq.errors import UsageError
+    from pymq.operations.auth import users as work
 
     secret, file = secret_of(name, secret_from, write)
     if secret is None:
@@ -121,7 +119,7 @@ def create(
             dry_run=dry_run,
         )
 
-    run_change(namesrv, run, output, f"made user {name}", f"would make user {name}")
+    run_change(session, run, output, f"made user {name}", f"would make user {name}")
 
 
 @app.command(
@@ -132,6 +130,7 @@ def create(
     )
 )
 def update(
+    session: Session,
     name: UserArgument,
     kind: Annotated[str | None, typer.Option("--type", metavar="Normal|Super", help="Its type.")] = None,
     enabled: Annotated[bool | None, typer.Option("--enable/--disable", help="Whether it may do anything.")] = None,
@@ -141,11 +140,10 @@ def update(
     brokers: BrokersOption = None,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Change secret, type or state of a user. It counts at once, for waiting pulls too."""
-    from pymq.cli.auth import work
     from pymq.errors import UsageError
+    from pymq.operations.auth import users as work
 
     if kind is not None and (kind := kind.capitalize()) not in ("Normal", "Super"):
         raise UsageError(f"--type {kind[:40]}: write Normal or Super")
@@ -176,21 +174,21 @@ def update(
             dry_run=dry_run,
         )
 
-    run_change(namesrv, run, output, f"changed user {name}", f"would change user {name}")
+    run_change(session, run, output, f"changed user {name}", f"would change user {name}")
 
 
 @app.command(epilog=examples("pymq auth user delete billing --yes"))
 def delete(
+    session: Session,
     name: UserArgument,
     clusters: ClustersOption = None,
     brokers: BrokersOption = None,
     yes: ConfirmOption = False,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Delete a user with its rules. It loses its rights at once."""
-    from pymq.cli.auth import work
+    from pymq.operations.auth import users as work
 
     where = work.Where(clusters or [], brokers or [])
 
@@ -202,4 +200,4 @@ def delete(
             admin, where, {"user": name}, lambda address: admin.auth.delete_user(address, name), dry_run=dry_run
         )
 
-    run_change(namesrv, run, output, f"deleted user {name}", f"would delete user {name}")
+    run_change(session, run, output, f"deleted user {name}", f"would delete user {name}")

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pymq.cli.broker_status import shown_bytes
-from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
+from pymq.cli.common.cells import shown_bytes
+from pymq.cli.common.live import live
+from pymq.cli.common.options import OutputOption
+from pymq.cli.common.session import Session, missing_brokers
+from pymq.cli.declared import examples, new_app
 from pymq.cli.output import Column, OutputFormat, print_data, print_line, print_table
-from pymq.cli.session import missing_brokers, with_admin
 
 if TYPE_CHECKING:
-    from pymq.cli.check.line import Limits, Result
     from pymq.client.admin import Admin
+    from pymq.operations.check.line import Limits, Result
 
 app = new_app("Check one thing for monitoring: exit code 0 ok, 1 warning, 2 critical, 3 unknown.")
 SAMPLES_DEFAULT = 16
@@ -32,7 +33,9 @@ COLUMNS = [
     Column("ok", "OK"),
 ]
 
-NameArgument = Annotated[str | None, typer.Argument(metavar="NAME", help="Only brokers of this name.")]
+NameArgument = Annotated[
+    str | None, typer.Argument(metavar="NAME", help="Only brokers of this name.", autocompletion=live("broker"))
+]
 TimeoutOption = Annotated[
     float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="How long to wait for each answer.")
 ]
@@ -47,8 +50,9 @@ def group() -> None:
     """
 
 
-@app.command(epilog=examples("pymq check broker", "pymq check broker -w 200ms -c 2s --count 4"))
+@app.command(epilog=examples("pymq check broker", "pymq check broker -w 200ms -c 2s --count 4"), watched=True)
 def broker(
+    session: Session,
     name: NameArgument = None,
     warning: Annotated[
         str | None, typer.Option("--warning", "-w", metavar="TIME", help="Longest time for an answer: 200ms, 2s.")
@@ -61,7 +65,6 @@ def broker(
     ] = 0,
     timeout: TimeoutOption = TIMEOUT_DEFAULT_S,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Check that every registered broker answers, and that every name has a master.
 
@@ -69,14 +72,14 @@ def broker(
     """
 
     async def work(admin: Admin) -> Result:
-        from pymq.cli.check.figures import add_missing, check_brokers
         from pymq.clock import SystemClock
+        from pymq.operations.check.figures import add_missing, check_brokers
 
         limits = _limits(warning, critical, _duration_ms)
         result = await check_brokers(admin, name, limits_ms=limits, count_min=count, clock=SystemClock())
-        return add_missing(result, await missing_brokers(admin, namesrv), name)
+        return add_missing(result, await missing_brokers(admin, session.namesrv), name)
 
-    _finish("broker", namesrv, work, timeout, output)
+    _finish("broker", session, work, timeout, output)
 
 
 @app.command(
@@ -84,11 +87,17 @@ def broker(
         "pymq check lag billing -w 1000 -c 10000",
         "pymq check lag billing --topic orders -w 1000,5m -c 10000,1h",
         "pymq check lag -c 100000                      (all groups)",
-    )
+    ),
+    watched=True,
 )
 def lag(
-    name: Annotated[str | None, typer.Argument(metavar="GROUP", help="Only this group.")] = None,
-    topic: Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="Only this topic.")] = None,
+    session: Session,
+    name: Annotated[
+        str | None, typer.Argument(metavar="GROUP", help="Only this group.", autocompletion=live("group"))
+    ] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", metavar="TOPIC", help="Only this topic.", autocompletion=live("topic"))
+    ] = None,
     warning: Annotated[
         str | None, typer.Option("--warning", "-w", metavar="N[,TIME]", help="Most messages, and time, behind.")
     ] = None,
@@ -98,7 +107,6 @@ def lag(
     ] = None,
     timeout: TimeoutOption = TIMEOUT_DEFAULT_S,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Check how far consumer groups are behind, in messages and in time.
 
@@ -106,20 +114,21 @@ def lag(
     """
 
     async def work(admin: Admin) -> Result:
-        from pymq.cli.check.figures import check_lag
-        from pymq.cli.check.line import Limits
         from pymq.clock import SystemClock
+        from pymq.operations.check.figures import check_lag
+        from pymq.operations.check.line import Limits
 
         (warn, warn_ms), (crit, crit_ms) = _lag_limit(warning), _lag_limit(critical)
         return await check_lag(
             admin, name, topic, limits=Limits(warn, crit), limits_ms=Limits(warn_ms, crit_ms), clock=SystemClock()
         )
 
-    _finish("lag", namesrv, work, timeout, output)
+    _finish("lag", session, work, timeout, output)
 
 
-@app.command(epilog=examples("pymq check disk", "pymq check disk broker-a -w 70 -c 85"))
+@app.command(epilog=examples("pymq check disk", "pymq check disk broker-a -w 70 -c 85"), watched=True)
 def disk(
+    session: Session,
     name: NameArgument = None,
     warning: Annotated[
         float, typer.Option("--warning", "-w", metavar="PERCENT", min=0, max=100, help="Largest share in use.")
@@ -129,26 +138,27 @@ def disk(
     ] = 90,
     timeout: TimeoutOption = TIMEOUT_DEFAULT_S,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Check how full the disks are that brokers store messages on."""
 
     async def work(admin: Admin) -> Result:
-        from pymq.cli.check.figures import check_disks
-        from pymq.cli.check.line import Limits
         from pymq.clock import SystemClock
+        from pymq.operations.check.figures import check_disks
+        from pymq.operations.check.line import Limits
 
         return await check_disks(admin, name, limits_percent=Limits(warning, critical), clock=SystemClock())
 
-    _finish("disk", namesrv, work, timeout, output)
+    _finish("disk", session, work, timeout, output)
 
 
 @app.command(
     epilog=examples(
         "pymq check replica", "pymq check replica broker-a --full", "pymq check replica -w 1MB -c 64MB -o json"
-    )
+    ),
+    watched=True,
 )
 def replica(
+    session: Session,
     name: NameArgument = None,
     full: Annotated[bool, typer.Option("--full", help="Compare the whole log, not only samples.")] = False,
     samples: Annotated[
@@ -162,7 +172,6 @@ def replica(
     ] = None,
     timeout: TimeoutOption = TIMEOUT_DEFAULT_S,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Check that every master has slaves that follow it, and that their logs and tables are equal.
 
@@ -172,7 +181,7 @@ def replica(
     records: list[dict[str, Any]] = []
 
     async def work(admin: Admin) -> Result:
-        from pymq.cli.check.replica import as_result, check_replicas
+        from pymq.operations.check.replica import as_result, check_replicas
         from pymq.units import parse_size_bytes
 
         limits = _limits(warning, critical, parse_size_bytes)
@@ -186,11 +195,12 @@ def replica(
             for line in record["notes"]:
                 print_line(f"{label}: {line}")
 
-    _finish("replica", namesrv, work, timeout, output, details=details, record=lambda: records)
+    _finish("replica", session, work, timeout, output, details=details, record=lambda: records)
 
 
-@app.command(epilog=examples("pymq check raft", "pymq check raft shard-a -w 1MB -c 64MB"))
+@app.command(epilog=examples("pymq check raft", "pymq check raft shard-a -w 1MB -c 64MB"), watched=True)
 def raft(
+    session: Session,
     name: NameArgument = None,
     warning: Annotated[
         str | None, typer.Option("--warning", "-w", metavar="SIZE", help="Most bytes that a member may lack: 64MB.")
@@ -200,7 +210,6 @@ def raft(
     ] = None,
     timeout: TimeoutOption = TIMEOUT_DEFAULT_S,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Check that every Raft group has a leader that hears all members, and that they keep up.
 
@@ -209,17 +218,17 @@ def raft(
     """
 
     async def work(admin: Admin) -> Result:
-        from pymq.cli.check.raft import check_raft
+        from pymq.operations.check.raft import check_raft
         from pymq.units import parse_size_bytes
 
         return await check_raft(admin, name, limits=_limits(warning, critical, parse_size_bytes))
 
-    _finish("raft", namesrv, work, timeout, output)
+    _finish("raft", session, work, timeout, output)
 
 
 def _finish(
     check: str,
-    namesrv: str,
+    session: Session,
     work: Callable[[Admin], Coroutine[Any, Any, Result]],
     timeout_s: float,
     output: OutputFormat,
@@ -227,13 +236,13 @@ def _finish(
     details: Callable[[], None] | None = None,
     record: Callable[[], Any] | None = None,
 ) -> None:
-    """Prints the result and exits with its level; an error is UNKNOWN, as monitoring expects."""
-    from pymq.cli.check.line import Level, Part, Result
+    """Print the result and exit with its level; an error is UNKNOWN, as monitoring expects."""
     from pymq.errors import PymqError
+    from pymq.operations.check.line import Level, Part, Result
 
     failed = False
     try:
-        result = with_admin(namesrv, work, timeout_s)
+        result = session.ask(work, timeout_s)
     except PymqError as error:
         failed = True
         result = Result(check, "", [Part("cluster", Level.UNKNOWN, str(error))])
@@ -245,7 +254,7 @@ def _finish(
 
 
 def _limits(warning: str | None, critical: str | None, parse: Callable[[str], float]) -> Limits:
-    from pymq.cli.check.line import parse_limits
+    from pymq.operations.check.line import parse_limits
 
     return parse_limits(warning, critical, parse)
 
@@ -257,7 +266,7 @@ def _duration_ms(text: str) -> float:
 
 
 def _lag_limit(text: str | None) -> tuple[float | None, float | None]:
-    """Parses ``1000``, ``5m`` or ``1000,5m`` into messages and ms. Raises UsageError."""
+    """Parse ``1000``, ``5m`` or ``1000,5m`` into messages and ms. Raises UsageError."""
     from pymq.errors import UsageError
     from pymq.units import parse_duration_ms
 

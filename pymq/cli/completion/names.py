@@ -24,11 +24,9 @@ NAMES_MAX = 5_000  # a shell lists no more
 _SAFE = re.compile(r"[%|A-Za-z0-9_.-]{1,255}")
 
 
-def complete_names(kind: str, ctx: Any, incomplete: str) -> list[Any]:
-    """Returns completion items for a topic, group, broker, cluster, context or setting; none if the cluster can't be
+def complete_names(kind: str, ctx: Any, incomplete: str) -> list[str]:
+    """Return the names that complete a topic, group, broker, cluster, context or setting; none if the cluster can't be
     asked."""
-    from typer._click.shell_completion import CompletionItem
-
     try:
         if kind.startswith("setting"):
             found = _setting_names(ctx, kind.removeprefix("setting"))
@@ -36,16 +34,16 @@ def complete_names(kind: str, ctx: Any, incomplete: str) -> list[Any]:
             found = _context_names() if kind == "context" else live_names(kind, _namesrv(ctx), os.environ)
     except Exception:  # a shell has no place for an error
         return []
-    return [CompletionItem(name) for name in found if name.startswith(incomplete)]
+    return [name for name in found if name.startswith(incomplete)]
 
 
 def live_names(kind: str, namesrv: str, env: Mapping[str, str], now: Callable[[], float] = time.time) -> list[str]:
-    """Returns the names of a kind, from the cache if they are young enough. Raises PymqError, OSError, TimeoutError."""
+    """Return the names of a kind, from the cache if they are young enough. Raises PymqError, OSError, TimeoutError."""
     path = _cache_path(kind, namesrv, env)
     kept = _read_cache(path, now())
     if kept is not None:
         return kept
-    from pymq.cli.options import split_addresses
+    from pymq.cli.common.options import split_addresses
     from pymq.client.admin import Admin
 
     async def ask() -> list[str]:
@@ -58,7 +56,7 @@ def live_names(kind: str, namesrv: str, env: Mapping[str, str], now: Callable[[]
 
 
 async def _topics(admin: Admin) -> list[str]:
-    from pymq.cli.topic_work import user_topics
+    from pymq.operations.topic.listing import user_topics
 
     return await user_topics(admin)
 
@@ -81,13 +79,13 @@ _ASK: Mapping[str, Any] = {"topic": _topics, "group": _groups, "broker": _broker
 
 
 def _context_names() -> list[str]:
-    from pymq.cli.contexts.file import load_contexts
+    from pymq.cli.common.context_file import load_contexts
 
     return sorted(load_contexts(os.environ).name_servers)
 
 
 def _setting_names(ctx: Any, end: str) -> list[str]:
-    """Returns the keys of a broker or, after --namesrv-server, of a name server; those to change may change."""
+    """Return the keys of a broker or, after --namesrv-server, of a name server; those to change may change."""
     from pymq.config import BrokerConfig, NamesrvConfig
 
     kind = NamesrvConfig if ctx.params.get("namesrv_server") else BrokerConfig
@@ -96,13 +94,14 @@ def _setting_names(ctx: Any, end: str) -> list[str]:
 
 
 def _namesrv(ctx: Any) -> str:
-    """Returns the name servers that the command line up to here means."""
-    from pymq.cli.contexts.choice import chosen
+    """Return the name servers that the command line up to here means."""
+    from pymq.cli.common.context_choice import chosen
+    from pymq.cli.common.options import CONTEXT_KEY
 
     source = ctx.get_parameter_source("namesrv")
     if source is not None and source.name == "COMMANDLINE":
         return str(ctx.params["namesrv"])
-    flag = ctx.meta.get("pymq.context") or ctx.find_root().params.get("context")
+    flag = ctx.meta.get(CONTEXT_KEY) or ctx.find_root().params.get("context")
     return chosen(flag, os.environ).namesrv
 
 
@@ -122,7 +121,7 @@ def _read_cache(path: Path, now_s: float) -> list[str] | None:
 
 
 def _write_cache(path: Path, now_s: float, names: list[str]) -> None:
-    """Writes the cache if it can: without one the next completion asks again."""
+    """Write the cache if it can: without one the next completion asks again."""
     new = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
         path.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)

@@ -17,21 +17,21 @@ _PROGRAM = "pymq"
 
 
 def with_shell(arguments: list[str], env: Mapping[str, str]) -> list[str]:
-    """Returns the arguments, with the user's shell after a flag for completion that names none."""
+    """Return the arguments, with the user's shell after a flag for completion that names none."""
     if not arguments or arguments[-1] not in FLAGS:
         return arguments
     return [*arguments, Path(env.get("SHELL", "")).name or "bash"]
 
 
 def script(shell: str) -> str:
-    """Returns the script that a shell reads. Raises UsageError for another shell than :data:`SHELLS`."""
+    """Return the script that a shell reads. Raises UsageError for another shell than :data:`SHELLS`."""
     from typer._completion_shared import get_completion_script
 
     return get_completion_script(prog_name=_PROGRAM, complete_var=ASKED_VARIABLE, shell=_known(shell))
 
 
 def install(shell: str) -> Path:
-    """Writes the script to where the shell looks for it, and returns its path. Raises UsageError, OSError."""
+    """Write the script to where the shell looks for it, and return its path. Raises UsageError, OSError."""
     from typer._completion_shared import install as install_script
 
     return install_script(shell=_known(shell), prog_name=_PROGRAM, complete_var=ASKED_VARIABLE)[1]
@@ -44,7 +44,7 @@ def _known(shell: str) -> str:
 
 
 def answer(command: Any) -> str:
-    """Returns what the shell asked for in its environment variables, and nothing at a failure."""
+    """Return what the shell asked for in its environment variables, and nothing at a failure."""
     from typer._completion_classes import completion_init
 
     completion_init()

@@ -1,6 +1,1 @@
-"""``pymq doctor``: looks at a whole cluster once, and names what is wrong with the next step.
-
-:mod:`gather` asks name servers and brokers and makes a :class:`~pymq.cli.doctor.state.ClusterState`; it judges nothing.
-Each check is a function from that state to findings, without requests of its own. :mod:`registry` lists them, and takes
-further ones from installed packages.
-"""
+"""``pymq doctor``: looks at a whole cluster once, and names what is wrong with the next step."""

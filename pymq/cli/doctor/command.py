@@ -5,26 +5,25 @@ from __future__ import annotations
 import shutil
 import sys
 import textwrap
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import (
-    DEFAULT_NAMESRV,
-    NamesrvOption,
+from pymq.cli.common.options import (
     OutputOption,
     known_brokers,
     request_credentials,
     split_addresses,
 )
+from pymq.cli.common.session import Session
+from pymq.cli.declared import examples, new_app
 from pymq.cli.output import OutputFormat, is_styled, print_data, print_line, printable
 from pymq.errors import EXIT_FAILED, EXIT_UNREACHABLE
 from pymq.units import format_count
 
 if TYPE_CHECKING:
-    from pymq.cli.doctor.finding import Check, Finding
-    from pymq.cli.doctor.state import ClusterState
+    from pymq.operations.doctor.finding import Check, Finding
+    from pymq.operations.doctor.state import ClusterState
 
 app = new_app()
 OBSERVE_DEFAULT_S = 6.0
@@ -42,6 +41,7 @@ _NAMES = {"unknown": "not known"}
     )
 )
 def doctor(
+    session: Session,
     names: Annotated[
         list[str] | None, typer.Option("--check", metavar="NAME", help="Only this check; repeatable. Default: all.")
     ] = None,
@@ -54,7 +54,6 @@ def doctor(
         float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="How long to wait for each answer.")
     ] = TIMEOUT_DEFAULT_S,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Look at the whole cluster, and name what is wrong with the next step. Changes nothing.
 
@@ -63,59 +62,36 @@ def doctor(
     """
     import asyncio
 
-    from pymq.cli.doctor import registry
-    from pymq.cli.doctor.gather import Gatherer, SocketProbe
     from pymq.client.admin import Admin
     from pymq.clock import SystemClock
+    from pymq.operations.doctor import registry
+    from pymq.operations.doctor.gather import Gatherer, SocketProbe
 
     checks = registry.chosen(registry.all_checks(), names or ())
     known = known_brokers.get()
     gatherer = Gatherer(
-        split_addresses(namesrv),
+        split_addresses(session.namesrv),
         lambda addresses: Admin(addresses, timeout_s=timeout, credentials=request_credentials.get()),
         clock=SystemClock(),
         probe=SocketProbe(),
         observe_ms=int(observe * 1000),
-        missing=lambda listed: known.missing_in(namesrv, listed) if known is not None else {},
+        missing=lambda listed: known.missing_in(session.namesrv, listed) if known is not None else {},
     )
     state = asyncio.run(gatherer.state())
     found = registry.run_checks(checks, state)
-    if not print_data(_record(state, checks, found), output):
+    if not print_data(registry.report_record(state, checks, found), output):
         _print(state, checks, found)
     raise typer.Exit(_exit_code(state, [finding for _, finding in found], strict))
 
 
 def _exit_code(state: ClusterState, findings: list[Finding], strict: bool) -> int:
-    from pymq.cli.doctor.finding import Severity
-    from pymq.cli.doctor.registry import worst
+    from pymq.operations.doctor.finding import Severity
+    from pymq.operations.doctor.registry import worst
 
     if not state.is_reachable:
         return EXIT_UNREACHABLE
     failing = (Severity.PROBLEM, Severity.WARNING) if strict else (Severity.PROBLEM,)
     return EXIT_FAILED if worst(findings) in failing else 0
-
-
-def _record(state: ClusterState, checks: list[Check], found: list[tuple[str, Finding]]) -> dict[str, Any]:
-    from pymq.cli.doctor.registry import NAME_SERVERS, worst
-
-    severity = worst(finding for _, finding in found)
-    return {
-        "worst": severity.value if severity else None,
-        "name_servers": [server.address for server in state.name_servers],
-        "brokers": [broker.view.address for broker in state.brokers],
-        "groups": [group.name for group in state.groups],
-        "observed_ms": state.observed_ms,
-        "checks": [
-            {
-                "name": check.name,
-                "question": check.question,
-                "checked": state.is_reachable or check.name == NAME_SERVERS,
-                "findings": sum(name == check.name for name, _ in found),
-            }
-            for check in checks
-        ],
-        "findings": [finding.as_record(name) for name, finding in found],
-    }
 
 
 def _print(state: ClusterState, checks: list[Check], found: list[tuple[str, Finding]]) -> None:
@@ -137,7 +113,7 @@ def _print(state: ClusterState, checks: list[Check], found: list[tuple[str, Find
 
 
 def _print_text(text: str, width: int, indent: str = "  ") -> None:
-    """Prints a text, folded on a terminal; further lines are indented more."""
+    """Print a text, folded on a terminal; further lines are indented more."""
     clean = printable(text)
     if width:
         lines = textwrap.wrap(clean, max(width - 1, 40), initial_indent=indent, subsequent_indent=indent + "  ")

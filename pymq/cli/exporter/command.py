@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
+from pymq.cli.common.options import request_credentials, split_addresses
+from pymq.cli.common.servers import HostOption, JsonOption, LogLevelOption
+from pymq.cli.common.serving_metrics import metrics_place_of_command
+from pymq.cli.common.session import Session
+from pymq.cli.declared import examples, new_app
 from pymq.cli.exporter.names import Names
-from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, request_credentials, split_addresses
-from pymq.cli.servers import HostOption, JsonOption, LogLevelOption
-from pymq.cli.serving_metrics import metrics_place_of_command
 
 app = new_app()
 PORT_DEFAULT = 5557  # of Apache's rocketmq-exporter and of brokers
@@ -24,6 +25,7 @@ INTERVAL_DEFAULT_S = 15.0
     )
 )
 def exporter(
+    session: Session,
     port: Annotated[
         int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="Port to listen on, 0 for any free one.")
     ] = PORT_DEFAULT,
@@ -39,17 +41,16 @@ def exporter(
     ] = 5.0,
     as_json: JsonOption = False,
     log_level: LogLevelOption = "info",
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Serve metrics of a whole cluster, PyMQ's or Apache's, to Prometheus.
 
     Asks name servers and brokers in the background; a scrape shows the newest answers, so it costs brokers nothing.
     """
+    from pymq.cli.common.servers import set_up_logging
     from pymq.cli.exporter.serve import serve
-    from pymq.cli.servers import set_up_logging
     from pymq.net.runtime import run
 
     set_up_logging(log_level)
     is_secured = request_credentials.get() is not None  # what it shows is not for everybody
     place = metrics_place_of_command(host or "127.0.0.1", port, is_secured=is_secured)
-    run(serve(split_addresses(namesrv), place, names, interval, timeout, as_json))
+    run(serve(split_addresses(session.namesrv), place, names, interval, timeout, as_json))

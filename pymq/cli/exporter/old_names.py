@@ -9,9 +9,9 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 
-from pymq.cli.exporter.facts import BrokerFacts, Facts
 from pymq.metrics.family import Family, Metric, Reading, gauge
 from pymq.model.names import DLQ_PREFIX, RETRY_PREFIX
+from pymq.operations.facts import BrokerFacts, Facts
 
 RuntimeSource = Callable[[BrokerFacts], float | None]
 _BROADCASTING = "BROADCASTING"

@@ -9,13 +9,13 @@ from dataclasses import replace
 from pymq import __version__
 from pymq.broker.metrics import clients, lag, replication, storage, timers, traffic
 from pymq.broker.metrics.collector import NODE_TYPE
-from pymq.cli.exporter.facts import BrokerFacts, Facts
-from pymq.cli.replica_view import problems_of
 from pymq.clock import Clock
 from pymq.metrics.family import Family, Metric, Reading, counter, gauge, single
 from pymq.model.names import is_system_topic
 from pymq.namesrv.metrics import BROKERS, MASTERS
 from pymq.namesrv.metrics import TOPICS as NAMESRV_TOPICS
+from pymq.operations.facts import BrokerFacts, Facts
+from pymq.operations.replica_view import problems_of
 from pymq.wire.bodies_replication import CONNECTED, FOLLOWING, ReplicationStatus, SlaveState
 from pymq.wire.versions import version_name
 
@@ -57,7 +57,7 @@ FactsSource = Callable[[], Facts]
 
 
 def of_brokers(metric: Metric) -> Metric:
-    """Returns the metric with the labels that a broker puts on each of its lines."""
+    """Return the metric with the labels that a broker puts on each of its lines."""
     return replace(metric, labels=(*NODE_LABELS, *metric.labels))
 
 
@@ -180,7 +180,7 @@ def _used(broker: BrokerFacts) -> float | None:
 
 
 def _reserve_ms(broker: BrokerFacts) -> float | None:
-    """Returns the age of the oldest message, None without messages."""
+    """Return the age of the oldest message, None without messages."""
     earliest = broker.figure("earliestMessageTimeStamp")
     return None if earliest is None or earliest <= 0 else max(0, broker.asked_at_ms - earliest)
 

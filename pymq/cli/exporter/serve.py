@@ -7,17 +7,17 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 
-from pymq.cli.exporter.facts import Facts, FactsCollector
+from pymq.cli.common.options import request_credentials
+from pymq.cli.common.serving_metrics import MetricsPlace, metrics_member, metrics_text, serving_metrics
 from pymq.cli.exporter.names import Names
 from pymq.cli.exporter.old_names import OldNames
 from pymq.cli.exporter.own_names import OwnNames
-from pymq.cli.options import request_credentials
 from pymq.cli.output import print_json_line
-from pymq.cli.serving_metrics import MetricsPlace, metrics_member, metrics_text, serving_metrics
 from pymq.client.admin import Admin
 from pymq.clock import Clock, SystemClock
 from pymq.metrics.family import Collector
 from pymq.net.runtime import StopSignals
+from pymq.operations.facts import Facts, FactsCollector
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class View:
 async def serve(
     addresses: list[str], place: MetricsPlace | None, names: Names, interval_s: float, timeout_s: float, as_json: bool
 ) -> None:
-    """Collects and serves until a signal stops it. Raises UsageError when the host or port can't be used."""
+    """Collect and serve until a signal stops it. Raises UsageError when the host or port can't be used."""
     clock = SystemClock()
     view = View(names, clock)
     with StopSignals() as signals:
@@ -66,7 +66,7 @@ async def serve(
 
 
 async def keep_collecting(collector: FactsCollector, view: View, interval_s: float) -> None:
-    """Collects without end, and logs when the name servers stop answering and when they answer again."""
+    """Collect without end, and log when the name servers stop answering and when they answer again."""
     was_failing = False
     while True:
         view.facts = await collector.collect()

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption, request_credentials
+from pymq.cli.common.live import live
+from pymq.cli.common.options import OutputOption, request_credentials
+from pymq.cli.common.serving_metrics import MetricsPortOption, metrics_place_of_command, serving_metrics
+from pymq.cli.common.session import Session
+from pymq.cli.declared import examples, new_app
 from pymq.cli.output import OutputFormat, print_data, print_line, print_note
-from pymq.cli.serving_metrics import MetricsPortOption, metrics_place_of_command, serving_metrics
-from pymq.cli.tail_start import StartKind, parse_start
 from pymq.errors import UsageError
+from pymq.operations.start import StartKind, parse_start
 
 if TYPE_CHECKING:
     from pymq.cli.mirror.mirror import Mirror
@@ -34,7 +36,11 @@ ON_ERROR = ("stop", "skip")
     )
 )
 def mirror(
-    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Topics, or patterns as 'order*'.")],
+    session: Session,
+    topics: Annotated[
+        list[str],
+        typer.Argument(metavar="TOPIC...", help="Topics, or patterns as 'order*'.", autocompletion=live("topic")),
+    ],
     target: Annotated[
         str,
         typer.Option(
@@ -51,7 +57,12 @@ def mirror(
     ] = None,
     group: Annotated[
         str | None,
-        typer.Option("--group", metavar="NAME", help="Keep the progress as this group's offsets at the source."),
+        typer.Option(
+            "--group",
+            metavar="NAME",
+            help="Keep the progress as this group's offsets at the source.",
+            autocompletion=live("group"),
+        ),
     ] = None,
     progress: Annotated[
         Path | None, typer.Option("--progress", metavar="FILE", help="Keep the progress in this file.")
@@ -81,7 +92,6 @@ def mirror(
     ] = None,
     metrics_port: MetricsPortOption = None,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Copy topics to another cluster, at least once and in the order of each queue, until Ctrl-C.
 
@@ -99,7 +109,7 @@ def mirror(
     work = Mirror(
         MirrorOptions(
             topics=topics,
-            source=namesrv,
+            source=session.namesrv,
             target=place,
             target_credentials=target_credentials,
             group=group,
@@ -119,8 +129,8 @@ def mirror(
 
 
 def _target(target: str, credentials: str | None) -> tuple[str, Credentials | None]:
-    """Returns the name servers of a place or context, and what requests to them are signed with."""
-    from pymq.cli.contexts.file import load_contexts
+    """Return the name servers of a place or context, and what requests to them are signed with."""
+    from pymq.cli.common.context_file import load_contexts
     from pymq.security.credentials import Credentials
 
     if ":" not in target:
@@ -131,8 +141,8 @@ def _target(target: str, credentials: str | None) -> tuple[str, Credentials | No
 
 
 def _run(work: Mirror, metrics_port: int | None, output: OutputFormat) -> None:
-    """Copies until it is done or stopped, and shows the counts, also after an error."""
-    from pymq.cli.session import until_done_or_stopped
+    """Copy until it is done or stopped, and show the counts, also after an error."""
+    from pymq.cli.common.session import until_done_or_stopped
     from pymq.net.runtime import run
 
     async def serve() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
+from pymq.cli.common.pace import Pace
 from pymq.cli.mirror.figures import Figures
 from pymq.cli.mirror.messages import copy_of, is_loop
 from pymq.cli.output import print_note
-from pymq.cli.pace import Pace
-from pymq.cli.tailing.outages import Outages
+from pymq.cli.tail.outages import Outages
 from pymq.client import MessageQueue, PullConsumer, PullStatus, StoredMessage
 from pymq.client.ordered_sends import OrderedSends
 from pymq.errors import NotFoundError, PymqError, RefusedError, UnreachableError
@@ -68,7 +68,7 @@ class Copier:
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def copy(self, at: Copied, end: int | None) -> None:
-        """Copies the queue up to the offset ``end``, or without end. Trouble with the source is waited out."""
+        """Copy the queue up to the offset ``end``, or without end. Trouble with the source is waited out."""
         while at.failed_at is None and (end is None or at.offset < end):
             try:
                 messages, next_offset = await self._read(at)
@@ -87,7 +87,7 @@ class Copier:
 
     @staticmethod
     def _pass(at: Copied, offset: int) -> None:
-        """Moves the position behind what needs no copy, unless copies before it are under way: their answers do it."""
+        """Move the position behind what needs no copy, unless copies before it are under way: their answers do it."""
         if not at.open_count and at.failed_at is None:
             at.done = max(at.done, offset)
 
@@ -152,7 +152,7 @@ class Copier:
 
 
 async def _until(at: Copied, open_max: int) -> None:
-    """Waits until at most ``open_max`` messages of the queue are under way."""
+    """Wait until at most ``open_max`` messages of the queue are under way."""
     while at.open_count > open_max:
         at.room.clear()
         await at.room.wait()

@@ -47,7 +47,7 @@ class Figures:
         self._began_s = time.monotonic()
 
     def of(self, topic: str) -> TopicFigures:
-        """Returns the figures of a topic."""
+        """Return the figures of a topic."""
         return self.topics.setdefault(topic, TopicFigures())
 
     @property
@@ -66,7 +66,7 @@ class Figures:
         return sum(sum(one.behind.values()) for one in self.topics.values())
 
     def record(self) -> dict[str, Any]:
-        """Returns the figures for programs."""
+        """Return the figures for programs."""
         duration_s = time.monotonic() - self._began_s
         return {
             "copied": self.copied,
@@ -81,13 +81,13 @@ class Figures:
         }
 
     def text(self) -> str:
-        """Returns one line for people."""
+        """Return one line for people."""
         duration_s = max(time.monotonic() - self._began_s, 0.001)
         skipped = f", {self.skipped} skipped" if self.skipped else ""
         return f"copied {self.copied}{skipped}, {self.behind} behind, in {duration_s:.1f} s"
 
     def live_text(self, per_s: float, width: int) -> str:
-        """Returns one line of a live view, at most ``width`` long: totals, then the topics that are most behind."""
+        """Return one line of a live view, at most ``width`` long: totals, then the topics that are most behind."""
         parts = [f"copied {self.copied} ({per_s:,.0f}/s), {self.behind} behind"]
         if self.skipped:
             parts.append(f"{self.skipped} skipped")
@@ -100,7 +100,7 @@ class Figures:
     # As a collector of metrics.
 
     def labels(self) -> dict[str, str]:
-        """Returns the labels of every metric."""
+        """Return the labels of every metric."""
         return {"node_type": "mirror", "node_id": str(os.getpid())}
 
     @property
@@ -108,11 +108,11 @@ class Figures:
         """No memory budget: a mirror serves no peers but its scrapers."""
 
     def collectors(self) -> list[Collector]:
-        """Returns itself: one part has all figures."""
+        """Return itself: one part has all figures."""
         return [self]
 
     def collect(self) -> Iterator[Family]:
-        """Yields the present figures."""
+        """Yield the present figures."""
         topics, out = bounded(self.topics.items(), TOPICS_SCRAPED_MAX)
         yield Family(COPIED, [Reading((topic,), one.copied) for topic, one in topics], out)
         yield Family(COPIED_BYTES, [Reading((topic,), one.copied_bytes) for topic, one in topics], out)
@@ -125,7 +125,7 @@ MIRROR_METRICS = Figures.metrics
 
 
 async def show_live(figures: Figures) -> None:
-    """Rewrites one line on a terminal's stderr until it is cancelled; elsewhere, and on a dumb one, shows nothing."""
+    """Rewrite one line on a terminal's stderr until it is cancelled; elsewhere, and on a dumb one, show nothing."""
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         return
     before = figures.copied

@@ -12,13 +12,13 @@ _DROPPED = (RESERVED | {RESEND, PATH}) - {UNIQ_KEY}
 
 
 def is_loop(message: StoredMessage, source: str, target: str) -> bool:
-    """Returns whether the message has been at the target, or at the source before: then it is not copied."""
+    """Return whether the message has been at the target, or at the source before: then it is not copied."""
     path = message.properties.get(PATH, "")
     return bool(path) and not {source, target}.isdisjoint(path.split(","))
 
 
 def copy_of(message: StoredMessage, topic: str, source: str) -> Message:
-    """Returns the message to send: same body, tag, keys, flag, message id and properties of the application.
+    """Return the message to send: same body, tag, keys, flag, message id and properties of the application.
 
     Raises InflateError for a body that can't be inflated.
     """

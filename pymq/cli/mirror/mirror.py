@@ -9,20 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pymq.cli.common.options import request_credentials, split_addresses
+from pymq.cli.common.pace import Pace
 from pymq.cli.mirror.copying import Copied, Copier
 from pymq.cli.mirror.figures import Figures, show_live
 from pymq.cli.mirror.progress import FileProgress, GroupProgress, Progress
 from pymq.cli.mirror.targets import Targets, check_rename, cluster_name, target_queue
-from pymq.cli.options import request_credentials, split_addresses
 from pymq.cli.output import print_note
-from pymq.cli.pace import Pace
-from pymq.cli.tail_start import Start, StartKind
-from pymq.cli.tailing.groups import ensure_group
-from pymq.cli.tailing.outages import Outages
-from pymq.cli.tailing.sources import is_pattern, matching_topics
+from pymq.cli.tail.outages import Outages
+from pymq.cli.tail.sources import is_pattern, matching_topics
 from pymq.client import Admin, Credentials, MessageQueue, Producer, PullConsumer
 from pymq.client.ordered_sends import OrderedSends
 from pymq.errors import NotFoundError, PymqError, UsageError
+from pymq.operations.group.ensuring import ensure_group
+from pymq.operations.start import Start, StartKind
 
 PRODUCER_GROUP = "PYMQ_MIRROR"
 SAVE_EVERY_S = 1.0
@@ -54,7 +54,7 @@ class Mirror:
     """One run of the command."""
 
     def __init__(self, options: MirrorOptions) -> None:
-        """Raises UsageError for options that don't fit together."""
+        """Raise UsageError for options that don't fit together."""
         if (options.group is None) == (options.progress is None):
             raise UsageError("a mirror keeps its progress in one place: give --group NAME or --progress FILE")
         check_rename(options.rename)
@@ -68,7 +68,7 @@ class Mirror:
         self._target_names = ";".join(split_addresses(options.target))
 
     async def run(self) -> None:
-        """Copies until everything that was there is copied (``once``), or without end.
+        """Copy until everything that was there is copied (``once``), or without end.
 
         Cancelled, it waits for the answers to what it sent, and saves. Raises CopyError, NotFoundError,
         UnreachableError, UsageError.
@@ -188,7 +188,7 @@ class Mirror:
     async def _begin(
         self, pull: PullConsumer, progress: Progress, targets: Targets, queue: MessageQueue, start: Start
     ) -> tuple[Copied, int]:
-        """Returns the position to begin at, and the queue's end."""
+        """Return the position to begin at, and the queue's end."""
         target = target_queue(queue, await targets.queues(queue.topic))
         first, end = await asyncio.gather(pull.min_offset(queue), pull.max_offset(queue))
         offset = await progress.offset(queue)
@@ -201,7 +201,7 @@ class Mirror:
         return Copied(queue, target, offset, done=offset), end
 
     async def _look_for_queues(self, source: Admin, pull: PullConsumer, begin: Callable[..., Any]) -> None:
-        """Finds topics and queues that are created while the mirror runs, and copies them from their start."""
+        """Find topics and queues that are created while the mirror runs, and copies them from their start."""
         while True:
             await asyncio.sleep(LOOK_FOR_QUEUES_EVERY_S)
             with suppress(PymqError):  # a cluster that can't be reached now; the known queues are copied
@@ -226,7 +226,7 @@ class Mirror:
 async def _until_all_or_failure(
     tasks: set[asyncio.Task[None]], failure: asyncio.Future[None], *, is_endless: bool
 ) -> None:
-    """Waits for all tasks (for ever if ``is_endless``), for a failed one, or for ``failure``."""
+    """Wait for all tasks (for ever if ``is_endless``), for a failed one, or for ``failure``."""
     while not failure.done():
         running = {task for task in tasks if not task.done()}
         for task in tasks - running:

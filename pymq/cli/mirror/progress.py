@@ -22,15 +22,15 @@ class Progress(Protocol):
     """Where each queue of the source goes on. Everything before these offsets is stored at the target."""
 
     async def offset(self, queue: MessageQueue) -> int | None:
-        """Returns the offset to go on at, None if the queue was never copied."""
+        """Return the offset to go on at, None if the queue was never copied."""
         ...
 
     async def save(self, offsets: Offsets) -> None:
-        """Keeps the offsets of these queues; others keep theirs."""
+        """Keep the offsets of these queues; others keep theirs."""
         ...
 
     def close(self) -> None:
-        """Lets another mirror use it."""
+        """Let another mirror use it."""
         ...
 
 
@@ -41,15 +41,15 @@ class GroupProgress:
         self._pull = pull
 
     async def offset(self, queue: MessageQueue) -> int | None:
-        """Returns the committed offset."""
+        """Return the committed offset."""
         return await self._pull.committed(queue)
 
     async def save(self, offsets: Offsets) -> None:
-        """Commits the offsets."""
+        """Commit the offsets."""
         await asyncio.gather(*(self._pull.commit(queue, offset) for queue, offset in offsets.items()))
 
     def close(self) -> None:
-        """Does nothing: the source's brokers keep the offsets."""
+        """Do nothing: the source's brokers keep the offsets."""
 
 
 class FileProgress:
@@ -59,7 +59,7 @@ class FileProgress:
     """
 
     def __init__(self, path: Path, source: str, target: str) -> None:
-        """Raises UsageError for a file that another mirror uses, is none, or belongs to other clusters."""
+        """Raise UsageError for a file that another mirror uses, is none, or belongs to other clusters."""
         self._path = path
         self._names = {"source": source, "target": target}
         self._lock = _lock(path.with_name(path.name + ".lock"))
@@ -99,11 +99,11 @@ class FileProgress:
         return found
 
     async def offset(self, queue: MessageQueue) -> int | None:
-        """Returns the offset in the file."""
+        """Return the offset in the file."""
         return self._offsets.get(queue)
 
     async def save(self, offsets: Offsets) -> None:
-        """Replaces the file. Raises OSError when the disk does not take it."""
+        """Replace the file. Raises OSError when the disk does not take it."""
         self._offsets.update(offsets)
         table: dict[str, dict[str, dict[str, int]]] = {}
         for queue, offset in sorted(self._offsets.items()):
@@ -117,7 +117,7 @@ class FileProgress:
         part.replace(self._path)
 
     def close(self) -> None:
-        """Unlocks the file."""
+        """Unlock the file."""
         self._lock.close()
 
 

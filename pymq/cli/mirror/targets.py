@@ -17,14 +17,14 @@ ROUTE_RETRY_S = 0.2
 
 
 def check_rename(template: str) -> None:
-    """Raises UsageError for a template without ``{topic}``, which would join all topics, or with illegal characters."""
+    """Raise UsageError for a template without ``{topic}``, which would join all topics, or with illegal characters."""
     if PLACE not in template:
         raise UsageError(f"--rename {template!r} has no {PLACE}: write for example eu_{PLACE}")
     check_topic(template.replace(PLACE, "t"))
 
 
 async def cluster_name(admin: Admin, given: str | None, option: str, what: str) -> str:
-    """Returns the given name, or that of the only cluster. Raises UsageError when there are several."""
+    """Return the given name, or that of the only cluster. Raises UsageError when there are several."""
     known = sorted((await admin.cluster.info()).cluster_addr_table)
     if given is not None:
         if "," in given or not given:
@@ -36,7 +36,7 @@ async def cluster_name(admin: Admin, given: str | None, option: str, what: str) 
 
 
 def target_queue(source: MessageQueue, queues: list[MessageQueue]) -> MessageQueue:
-    """Returns the one queue that gets everything of a source's queue: the same one as long as their number stays."""
+    """Return the one queue that gets everything of a source's queue: the same one as long as their number stays."""
     return queues[(zlib.crc32(source.broker_name.encode()) + source.queue_id) % len(queues)]
 
 
@@ -53,11 +53,11 @@ class Targets:
         self._lock = asyncio.Lock()
 
     def name(self, topic: str) -> str:
-        """Returns the topic's name at the target. Raises UsageError when it is too long."""
+        """Return the topic's name at the target. Raises UsageError when it is too long."""
         return check_topic(self._template.replace(PLACE, topic))
 
     async def queues(self, topic: str) -> list[MessageQueue]:
-        """Returns the queues that copies of a source's topic go to, after making the topic if it is missing.
+        """Return the queues that copies of a source's topic go to, after making the topic if it is missing.
 
         Raises NotFoundError if it is missing and must not be made.
         """
@@ -77,7 +77,7 @@ class Targets:
         return await self._producer.queues(name)
 
     async def _make(self, topic: str, name: str) -> None:
-        """Makes the topic on all masters of the target, with as many queues each as it has at one of the source's."""
+        """Make the topic on all masters of the target, with as many queues each as it has at one of the source's."""
         route = await self._source.topics.route(topic)
         count = max((data.write_queue_nums for data in route.queue_datas), default=0) or 1
         config = TopicConfig(topic_name=name, read_queue_nums=count, write_queue_nums=count, perm=PERM_READ_WRITE)

@@ -3,7 +3,7 @@
 Every text of a cluster is printed with its control characters escaped (:mod:`pymq.cli.output.escape`). A command prints
 its result so::
 
-    records = with_admin(namesrv, work.list_things)
+    records = session.ask(work.list_things)
     print_listing(records, COLUMNS, output, "no things: pymq thing create makes one")
 
 and one that has more to show to people than a table::
@@ -52,7 +52,7 @@ __all__ = [
 
 
 def print_data(value: Any, output: OutputFormat) -> bool:
-    """Prints a record, or a list of records, in a format for programs. For ``table`` prints nothing and returns False.
+    """Print a record, or a list of records, in a format for programs. ``table`` prints nothing and returns False.
 
     A record is an object with texts, numbers, truth values, None, lists and further objects.
     """
@@ -65,7 +65,7 @@ def print_data(value: Any, output: OutputFormat) -> bool:
 def print_listing(
     records: Sequence[Mapping[str, Any]], columns: Sequence[Column], output: OutputFormat, empty: str = "nothing found"
 ) -> None:
-    """Prints records as an aligned table, or in a format for programs, which has all fields.
+    """Print records as an aligned table, or in a format for programs, which has all fields.
 
     ``empty`` goes to stderr when the table would have no row.
     """
@@ -78,7 +78,7 @@ def print_listing(
 
 
 def print_table(records: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> None:
-    """Prints columns two blanks apart, with a bold heading on a terminal.
+    """Print columns two blanks apart, with a bold heading on a terminal.
 
     Where the terminal is too narrow, long texts fold and extra columns are left out, with a note that says which.
     """
@@ -95,7 +95,7 @@ def print_table(records: Sequence[Mapping[str, Any]], columns: Sequence[Column])
 
 
 def print_section(title: str, records: Sequence[Mapping[str, Any]], columns: Sequence[Column], empty: str) -> None:
-    """Prints a table with a title as part of a longer answer for people; without rows it prints ``empty``."""
+    """Print a table with a title as part of a longer answer for people; without rows it prints ``empty``."""
     print_line(f"\n{title}")
     if records:
         print_table(records, columns)
@@ -104,7 +104,7 @@ def print_section(title: str, records: Sequence[Mapping[str, Any]], columns: Seq
 
 
 def print_fields(fields: Mapping[str, Any]) -> None:
-    """Prints one object as ``name  value`` lines for people; further lines of a value are aligned with its first."""
+    """Print one object as ``name  value`` lines for people; further lines of a value are aligned with its first."""
     width = max(len(name) for name in fields)
     below = "\n" + " " * (width + 2)
     for name, value in fields.items():
@@ -113,21 +113,21 @@ def print_fields(fields: Mapping[str, Any]) -> None:
 
 
 def print_line(text: str = "") -> None:
-    """Prints a text for people to stdout; its line ends are kept, other control characters are escaped."""
+    """Print a text for people to stdout; its line ends are kept, other control characters are escaped."""
     sys.stdout.write(printable_lines(text) + "\n")
 
 
 def print_json(value: Any) -> None:
-    """Prints indented JSON without escapes for printable non-ASCII text."""
+    """Print indented JSON without escapes for printable non-ASCII text."""
     sys.stdout.write(json_text(value) + "\n")
 
 
 def print_json_line(value: Any) -> None:
-    """Prints JSON on one line and flushes, for streams."""
+    """Print JSON on one line and flushes, for streams."""
     sys.stdout.write(json_text(value, indent=None) + "\n")
     sys.stdout.flush()
 
 
 def print_note(text: str) -> None:
-    """Prints a text for people that is not part of the result to stderr, with control characters escaped."""
+    """Print a text for people that is not part of the result to stderr, with control characters escaped."""
     sys.stderr.write(printable_lines(text) + "\n")

@@ -12,7 +12,7 @@ from pymq.printable import printable
 
 
 def printable_lines(text: str) -> str:
-    """Returns the text as :func:`printable` does, but keeps its line ends: for texts that this program put together."""
+    """Return the text as :func:`printable` does, but keeps its line ends: for texts that this program put together."""
     if text.isprintable():
         return text
     return "\n".join(map(printable, text.split("\n")))
@@ -22,7 +22,7 @@ _NOT_PRINTED = re.compile(r"[^ -~\n]")
 
 
 def printable_json(text: str) -> str:
-    """Returns JSON text with the same value, in which control characters are ``\\u`` escapes.
+    """Return JSON text with the same value, in which control characters are ``\\u`` escapes.
 
     JSON's own rules leave DEL, C1 (0x9b starts commands as ESC [ does) and marks of direction as they are.
     """

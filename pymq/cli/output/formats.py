@@ -36,12 +36,12 @@ class MessageOutput(StrEnum):
 
 
 def json_text(value: Any, *, indent: int | None = 2) -> str:
-    """Returns JSON without escapes for printable non-ASCII text; ``indent`` None puts it on one line."""
+    """Return JSON without escapes for printable non-ASCII text; ``indent`` None puts it on one line."""
     return printable_json(json.dumps(value, indent=indent, ensure_ascii=False))
 
 
 def formatted(value: Any, output: OutputFormat) -> str:
-    """Returns a record or a list of records in a format for programs, with a line end; ``output`` is not ``table``.
+    """Return a record or a list of records in a format for programs, with a line end; ``output`` is not ``table``.
 
     JSON and YAML are one document. JSONL and TSV are one line a record.
     """
@@ -77,7 +77,7 @@ class RecordStream(Generic[T]):
         self._is_empty = True
 
     def __call__(self, record: T) -> bytes:
-        """Returns the text of the next record."""
+        """Return the text of the next record."""
         is_first, self._is_empty = self._is_empty, False
         if self._output is OutputFormat.json:
             return (b"[" if is_first else b",") + self._line(record)
@@ -91,14 +91,14 @@ class RecordStream(Generic[T]):
         return self._line(record)
 
     def end(self) -> bytes:
-        """Returns what completes the document."""
+        """Return what completes the document."""
         if self._output is OutputFormat.json:
             return b"[]\n" if self._is_empty else b"]\n"
         return b"[]\n" if self._output is OutputFormat.yaml and self._is_empty else b""
 
 
 def _tsv_lines(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yields a line of field names and a line for each record; none without records."""
+    """Yield a line of field names and a line for each record; none without records."""
     names = list(dict.fromkeys(name for record in records for name in record))
     if names:
         yield "\t".join(map(_tsv_cell, names))
@@ -107,7 +107,7 @@ def _tsv_lines(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _tsv_cell(value: Any) -> str:
-    """Returns a text with ``\\t``, ``\\n``, ``\\r`` and ``\\\\`` escaped, a list or object as JSON, null as nothing."""
+    """Return a text with ``\\t``, ``\\n``, ``\\r`` and ``\\\\`` escaped, a list or object as JSON, null as nothing."""
     if value is None:
         return ""
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
@@ -125,7 +125,7 @@ _NOT_TEXTS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}  # of
 
 
 def _yaml_lines(value: Any) -> Iterator[str]:
-    """Yields the lines of a block; texts that YAML could read as something else are in double quotes, as in JSON."""
+    """Yield the lines of a block; texts that YAML could read as something else are in double quotes, as in JSON."""
     if isinstance(value, Mapping) and value:
         for name, one in value.items():
             yield from _yaml_member(f"{_yaml_scalar(str(name))}:", one)

@@ -39,7 +39,7 @@ class _RichProgress:
 
 @contextmanager
 def progress(description: str, total: int | None = None, *, wanted: bool = True) -> Iterator[Progress]:
-    """Shows a bar with count and rate on stderr during the block, if ``wanted`` and stderr is a terminal."""
+    """Show a bar with count and rate on stderr during the block, if ``wanted`` and stderr is a terminal."""
     if not wanted or not sys.stderr.isatty():
         yield _Silent()
         return
@@ -67,7 +67,7 @@ def progress(description: str, total: int | None = None, *, wanted: bool = True)
 
 @contextmanager
 def progress_in_mib(description: str, total_bytes: int) -> Iterator[Callable[[int], None]]:
-    """Shows a bar in MiB; yields a function that takes the number of bytes done since its last call."""
+    """Show a bar in MiB; yields a function that takes the number of bytes done since its last call."""
     done = shown = 0
     with progress(f"{description} (MiB)", total_bytes // _MIB) as bar:
 

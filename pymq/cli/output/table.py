@@ -45,13 +45,13 @@ class Column:
         self.folds = folds if folds is not None else not right and show is None
 
     def text(self, record: Mapping[str, Any]) -> str:
-        """Returns the cell, safe for a terminal."""
+        """Return the cell, safe for a terminal."""
         value = record.get(self.key)
         return printable(str(self.show(value)) if self.show is not None else cell_text(value))
 
 
 def cell_text(value: Any) -> str:
-    """Returns a value as table text: ``-`` for None or an empty text, yes or no, a list joined by commas."""
+    """Return a value as table text: ``-`` for None or an empty text, yes or no, a list joined by commas."""
     if value is None or value == "":
         return "-"
     if isinstance(value, bool):
@@ -62,19 +62,19 @@ def cell_text(value: Any) -> str:
 
 
 def is_styled() -> bool:
-    """Returns whether stdout shows bold text and colors: a terminal, not a dumb one, without NO_COLOR."""
+    """Return whether stdout shows bold text and colors: a terminal, not a dumb one, without NO_COLOR."""
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
 
 
 def line_width_max() -> int | None:
-    """Returns the number of characters in a line of the terminal; None for a pipe or file, where no line folds."""
+    """Return the number of characters in a line of the terminal; None for a pipe or file, where no line folds."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def table_lines(
     records: Sequence[Mapping[str, Any]], columns: Sequence[Column], width_max: int | None
 ) -> tuple[list[str], list[str]]:
-    """Returns the heading and the rows, and the headings of columns that were left out for ``width_max`` characters."""
+    """Return the heading and the rows, and the headings of columns that were left out for ``width_max`` characters."""
     kept, left_out = list(columns), []
     cells = {column: [column.text(record) for record in records] for column in columns}
     widths = {column: _width(column, cells[column]) for column in columns}
@@ -98,7 +98,7 @@ def _width(column: Column, cells: Sequence[str]) -> int:
 
 
 def shown_width(text: str) -> int:
-    """Returns how many characters of a terminal's line a printable text takes."""
+    """Return how many characters of a terminal's line a printable text takes."""
     if text.isascii():
         return len(text)
     return sum(0 if combining(one) else 2 if east_asian_width(one) in "FW" else 1 for one in text)
@@ -109,12 +109,12 @@ def _least(column: Column, width: int) -> int:
 
 
 def _least_width(columns: Sequence[Column], widths: Mapping[Column, int]) -> int:
-    """Returns the width of the table when all texts are folded as far as possible."""
+    """Return the width of the table when all texts are folded as far as possible."""
     return sum(_least(column, widths[column]) for column in columns) + len(GAP) * (len(columns) - 1)
 
 
 def _fold(columns: Sequence[Column], widths: dict[Column, int], cells: Mapping[Column, list[str]], total: int) -> None:
-    """Makes the widest foldable columns narrower, one character at a time, until the table fits."""
+    """Make the widest foldable columns narrower, one character at a time, until the table fits."""
     over = sum(widths[column] for column in columns) + len(GAP) * (len(columns) - 1) - total
     while over > 0:
         foldable = [column for column in columns if widths[column] > _least(column, widths[column])]
@@ -136,7 +136,7 @@ def _row_lines(row: Sequence[str], columns: Sequence[Column], widths: Mapping[Co
 
 
 def _pieces(text: str, width: int) -> list[str]:
-    """Splits a text into lines of at most ``width`` characters, where possible after a blank or a mark."""
+    """Split a text into lines of at most ``width`` characters, where possible after a blank or a mark."""
     pieces = []
     while shown_width(text) > width:
         end = 1

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pymq.cli.lazy import examples, new_app
+from pymq.cli.common.serving_metrics import MetricsPortOption, metrics_place_of_command
+from pymq.cli.common.shared_options import TimeoutOption
+from pymq.cli.declared import examples, new_app
 from pymq.cli.output import Column, OutputFormat, print_json, print_line, print_listing, print_note
-from pymq.cli.serving_metrics import MetricsPortOption, metrics_place_of_command
-from pymq.cli.spark_options import silence_spark
+from pymq.cli.spark.options import silence_spark
 from pymq.errors import UsageError
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def plan(
     namesrv: NamesrvOverride = None,
     master: MasterOverride = None,
     as_json: JsonOption = False,
+    timeout: TimeoutOption = None,
 ) -> None:
     """Have Spark check queries and columns, and show the tables; nothing is read or written."""
     with _opened(_read(path, namesrv, master)) as job:
@@ -103,6 +105,7 @@ def run(
     ] = None,
     metrics_port: MetricsPortOption = None,
     as_json: JsonOption = False,
+    timeout: TimeoutOption = None,
 ) -> None:
     """Run a pipeline. Ctrl-C ends it; the next run continues at its checkpoints."""
     from pymq.cli.pipeline.view import watching
@@ -136,7 +139,7 @@ def _read(path: Path, namesrv: str | None = None, master: str | None = None, *, 
 
 @contextmanager
 def _measured(name: str, history: History, port: int | None) -> Iterator[None]:
-    """Serves metrics while the block runs, if a port is given. Raises UsageError for one that can't be used."""
+    """Serve metrics while the block runs, if a port is given. Raises UsageError for one that can't be used."""
     place = metrics_place_of_command(METRICS_HOST, port)
     if place is None:
         yield

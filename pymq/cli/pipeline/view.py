@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from pymq.cli.output import printable
-from pymq.cli.spark_view import clock_text
+from pymq.cli.spark.view import clock_text
 from pymq.pipeline.report import Batch, History
 
 SINK_WIDTH_MAX = 31
 
 
 def lines(name: str, history: History, elapsed_s: float) -> list[str]:
-    """Returns what to show now; the lines fit 80 columns."""
+    """Return what to show now; the lines fit 80 columns."""
     shown = [f"pipeline {printable(name)} | {clock_text(elapsed_s)}"]
     sinks = history.sinks()
     if not sinks:
@@ -35,7 +35,7 @@ def lines(name: str, history: History, elapsed_s: float) -> list[str]:
 
 @contextmanager
 def watching(name: str, history: History) -> Iterator[Callable[[Batch], None]]:
-    """Yields what takes finished batches; shows them on stderr while the block runs, when that is a terminal."""
+    """Yield what takes finished batches; show them on stderr while the block runs, when that is a terminal."""
     if not sys.stderr.isatty() or os.environ.get("TERM", "dumb") == "dumb":
         yield history.add
         return

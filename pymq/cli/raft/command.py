@@ -6,23 +6,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pymq.cli.broker_status import shown_bytes, shown_ms
-from pymq.cli.confirm import confirm
-from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import DEFAULT_NAMESRV, ConfirmOption, DryRunOption, NamesrvOption, OutputOption
+from pymq.cli.common.cells import shown_bytes, shown_ms
+from pymq.cli.common.confirm import confirm
+from pymq.cli.common.live import live
+from pymq.cli.common.options import ConfirmOption, DryRunOption, OutputOption
+from pymq.cli.common.session import Session
+from pymq.cli.common.times import local_time
+from pymq.cli.declared import examples, new_app
 from pymq.cli.output import Column, OutputFormat, print_data, print_fields, print_line, print_note, print_table
-from pymq.cli.session import with_admin
-from pymq.cli.times import local_time
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from pymq.cli.raft.work import Plan
     from pymq.client.admin import Admin
+    from pymq.operations.raft.changes import Plan
 
 app = new_app("Show and change groups of brokers that elect their leader themselves.")
 
-GroupName = Annotated[str, typer.Argument(metavar="NAME|HOST:PORT", help="The group's brokerName, or a broker in it.")]
+GroupName = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME|HOST:PORT", help="The group's brokerName, or a broker in it.", autocompletion=live("broker")
+    ),
+]
 NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="The node's id in dLegerPeers: n2.")]
 
 MEMBER_COLUMNS = [
@@ -50,23 +56,27 @@ def group() -> None:
 
 
 @app.command(
-    epilog=examples("pymq raft status", "pymq raft status shard-a", "pymq raft status 127.0.0.1:10911 -o json")
+    epilog=examples("pymq raft status", "pymq raft status shard-a", "pymq raft status 127.0.0.1:10911 -o json"),
+    watched=True,
 )
 def status(
+    session: Session,
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME|HOST:PORT", help="Only this group, or the one of this broker.")
+        str | None,
+        typer.Argument(
+            metavar="NAME|HOST:PORT", help="Only this group, or the one of this broker.", autocompletion=live("broker")
+        ),
     ] = None,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Show the leader, the members and their lag, and what is wrong.
 
     LAG is what a member's disk lacks of the leader's log, SILENT how long the leader has not heard it. Exit code 3: no
     such group; 4: none of its brokers answers.
     """
-    from pymq.cli.raft import work
+    from pymq.operations.raft import changes as work
 
-    records = with_admin(namesrv, lambda admin: work.status(admin, name))
+    records = session.ask(lambda admin: work.status(admin, name))
     if print_data(records, output):
         return
     if not records:
@@ -109,24 +119,24 @@ def _print_group(record: dict[str, Any]) -> None:
     )
 )
 def transfer(
+    session: Session,
     name: GroupName,
     node: Annotated[str | None, typer.Argument(metavar="NODE", help="The voter that leads then: n2.")] = None,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Hand leadership over to another voter, for example before work on the leader's machine.
 
     The leader takes no sends until the node has its whole log; nothing is lost. Exit code 5: the node can't lead now;
     4: there is no leader, or the node leads not within 5 s.
     """
-    from pymq.cli.raft import work
     from pymq.clock import SystemClock
+    from pymq.operations.raft import changes as work
 
     async def run(admin: Admin, plan: Plan) -> dict[str, Any]:
         return await work.transfer(admin, plan, SystemClock())
 
-    done = _carry_out(namesrv, lambda admin: work.plan_transfer(admin, name, node), run, dry_run, output)
+    done = _carry_out(session, lambda admin: work.plan_transfer(admin, name, node), run, dry_run, output)
     if done is not None:
         print_line(f"{done['node']} leads {done['broker']} in term {done['term']}, after {done['took_ms']} ms")
 
@@ -137,6 +147,7 @@ def transfer(
     )
 )
 def add(
+    session: Session,
     name: GroupName,
     node: NodeArgument,
     observer: Annotated[
@@ -144,16 +155,15 @@ def add(
     ] = False,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Take a running node into the group: a learner first, a voter once it has the log.
 
     The node must be in dLegerPeers of all nodes, itself included. Exit code 5: the leader refuses it.
     """
-    from pymq.cli.raft import work
+    from pymq.operations.raft import changes as work
 
     done = _carry_out(
-        namesrv, lambda admin: work.plan_add(admin, name, node, as_observer=observer), work.change, dry_run, output
+        session, lambda admin: work.plan_add(admin, name, node, as_observer=observer), work.change, dry_run, output
     )
     if done is not None:
         print_line(f"{done['broker']} is {', '.join(done['after'])} now")
@@ -163,25 +173,25 @@ def add(
 
 @app.command(epilog=examples("pymq raft remove shard-a n3", "pymq raft remove shard-a n3 --yes"))
 def remove(
+    session: Session,
     name: GroupName,
     node: NodeArgument,
     yes: ConfirmOption = False,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Take a node out of the group for good, running or not.
 
     Take it out of dLegerPeers of the others afterwards. Exit code 5: the leader refuses it.
     """
-    from pymq.cli.raft import work
+    from pymq.operations.raft import changes as work
 
     async def run(admin: Admin, plan: Plan) -> dict[str, Any]:
         if not yes:
             confirm(f"Remove {node} from {plan.group.name}?")
         return await work.change(admin, plan)
 
-    done = _carry_out(namesrv, lambda admin: work.plan_remove(admin, name, node), run, dry_run, output)
+    done = _carry_out(session, lambda admin: work.plan_remove(admin, name, node), run, dry_run, output)
     if done is not None:
         print_line(f"{done['broker']} is {', '.join(done['after'])} now")
 
@@ -238,7 +248,7 @@ def term(
 
 
 def _carry_out(
-    namesrv: str,
+    session: Session,
     make_plan: Callable[[Admin], Awaitable[Plan]],
     run: Callable[[Admin, Plan], Awaitable[dict[str, Any]]],
     dry_run: bool,
@@ -252,7 +262,7 @@ def _carry_out(
             _print_plan(plan)
         return plan.record() if dry_run else await run(admin, plan)
 
-    done = with_admin(namesrv, work)
+    done = session.ask(work)
     if print_data(done, output):
         return None
     if dry_run:

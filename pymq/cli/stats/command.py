@@ -6,10 +6,11 @@ from typing import Annotated
 
 import typer
 
-from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
+from pymq.cli.common.live import live
+from pymq.cli.common.options import OutputOption
+from pymq.cli.common.session import Session, end_partial
+from pymq.cli.declared import examples, new_app
 from pymq.cli.output import Column, OutputFormat, print_listing
-from pymq.cli.session import end_partial, with_partial_admin
 from pymq.errors import UsageError
 
 app = new_app()
@@ -36,31 +37,38 @@ BROKER_COLUMNS = [
         "pymq stats orders payments --watch 10",
         "pymq stats --brokers",
         "pymq stats -o tsv",
-    )
+    ),
+    watched=True,
 )
 def stats(
+    session: Session,
     topics: Annotated[
-        list[str] | None, typer.Argument(metavar="TOPIC…", help="Only these topics; default all of applications.")
+        list[str] | None,
+        typer.Argument(
+            metavar="TOPIC…", help="Only these topics; default all of applications.", autocompletion=live("topic")
+        ),
     ] = None,
     by_broker: Annotated[bool, typer.Option("--brokers", help="Brokers instead of topics.")] = False,
     broker: Annotated[
-        str | None, typer.Option("--broker", "-b", metavar="NAME", help="Only this broker; implies --brokers.")
+        str | None,
+        typer.Option(
+            "--broker", "-b", metavar="NAME", help="Only this broker; implies --brokers.", autocompletion=live("broker")
+        ),
     ] = None,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Show the messages of the last minute, hour and day: sent to topics, got and given back by groups.
 
     Brokers count them since their start. A broker shows what it took in and gave out, also today and yesterday.
     """
-    from pymq.cli.stats import work
+    from pymq.operations import stats as work
 
     if topics and (by_broker or broker):
         raise UsageError("topics and brokers exclude each other: leave out the topics, or --brokers and --broker")
     if by_broker or broker:
-        records, unreached = with_partial_admin(namesrv, lambda admin: work.broker_statistics(admin, broker))
+        records, unreached = session.ask_reachable(lambda admin: work.broker_statistics(admin, broker))
         print_listing(records, BROKER_COLUMNS, output, "no broker is registered")
     else:
-        records, unreached = with_partial_admin(namesrv, lambda admin: work.topic_statistics(admin, topics or ()))
+        records, unreached = session.ask_reachable(lambda admin: work.topic_statistics(admin, topics or ()))
         print_listing(records, TOPIC_COLUMNS, output, "no topic: pymq topic create makes one")
     end_partial(unreached)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
+from pymq.cli.common.options import OutputOption
+from pymq.cli.common.session import Session, until_done_or_stopped
+from pymq.cli.declared import examples, new_app
 from pymq.cli.output import OutputFormat, print_data, print_json_line
-from pymq.cli.session import until_done_or_stopped, with_admin
 from pymq.errors import UsageError
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ PIPE_WIDTH = 120
     )
 )
 def top(
+    session: Session,
     view: Annotated[
         str | None, typer.Option("--view", metavar="|".join(VIEWS), help="What to show; plain blocks show all.")
     ] = None,
@@ -50,7 +51,6 @@ def top(
         int | None, typer.Option("--batch", metavar="N", min=1, help="Print N plain blocks instead of a screen.")
     ] = None,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Show brokers, topics and groups with their rates, live.
 
@@ -68,7 +68,7 @@ def top(
     clock = SystemClock()
 
     async def work(admin: Admin) -> None:
-        from pymq.cli.top.sample import Sampler
+        from pymq.operations.top.sample import Sampler
 
         sampler = Sampler(admin, clock)
         if is_plain:
@@ -86,11 +86,11 @@ def top(
         screen = Screen(choices[0], interval, lambda: clock.local_time().strftime("%H:%M:%S"))
         await until_done_or_stopped(watch(sampler, screen, Console(), sparks=_sparks()))
 
-    with_admin(namesrv, work)
+    session.ask(work)
 
 
 def _choices(view: str | None, sort: str | None, contains: str, everything: bool) -> list[Choice]:
-    """Returns a choice for each view that plain blocks show; the live view begins with the first."""
+    """Return a choice for each view that plain blocks show; the live view begins with the first."""
     from pymq.cli.top.screen import Choice, View, sort_keys
 
     wanted: list[View] = list(View) if view is None else [View(view)]
@@ -105,7 +105,7 @@ def _has_screen() -> bool:
 
 
 def _sparks() -> str:
-    """Returns the signs of spark lines that stdout can show."""
+    """Return the signs of spark lines that stdout can show."""
     from pymq.cli.top.screen import ASCII_SPARKS, SPARKS
 
     try:
@@ -116,7 +116,7 @@ def _sparks() -> str:
 
 
 def _print_frame(frame: Any, output: OutputFormat) -> None:
-    """Prints a frame for programs: as JSON on one line, so that a stream of frames stays readable."""
+    """Print a frame for programs: as JSON on one line, so that a stream of frames stays readable."""
     if output is OutputFormat.json:
         print_json_line(frame)
         return

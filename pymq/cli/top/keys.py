@@ -31,7 +31,7 @@ _NAMES = {"\t": "tab", "\r": "enter", "\n": "enter", "\x7f": "backspace", "\x08"
 
 
 def split_keys(text: str) -> Iterator[str]:
-    """Yields the names of special keys, and other keys as they are; unknown sequences are skipped."""
+    """Yield the names of special keys, and other keys as they are; unknown sequences are skipped."""
     at = 0
     while at < len(text):
         found = next((sequence for sequence in _SEQUENCES if text.startswith(sequence, at)), None)
@@ -50,7 +50,7 @@ def split_keys(text: str) -> Iterator[str]:
 
 @contextmanager
 def keys_of_terminal() -> Iterator[asyncio.Queue[str]]:
-    """Yields a queue of the keys that are pressed, while the block runs; an empty one if stdin is no terminal."""
+    """Yield a queue of the keys that are pressed, while the block runs; an empty one if stdin is no terminal."""
     pressed: asyncio.Queue[str] = asyncio.Queue()
     if termios is None or not sys.stdin.isatty():
         yield pressed

@@ -14,10 +14,10 @@ from rich.text import Text
 from pymq.cli.output import printable
 from pymq.cli.top.keys import keys_of_terminal
 from pymq.cli.top.plain import rows_of, summary
-from pymq.cli.top.rates import Rates
-from pymq.cli.top.sample import Sampler
 from pymq.cli.top.screen import SPARKS, Choice, Line, View, sort_keys, table
 from pymq.errors import PymqError
+from pymq.operations.top.rates import Rates
+from pymq.operations.top.sample import Sampler
 from pymq.units import format_count
 
 _STYLES = {"heading": "bold", "error": "red", "bar": "reverse", "dim": "dim"}
@@ -42,7 +42,7 @@ class Screen:
         self._page = 1
 
     def press(self, key: str) -> None:
-        """Takes a key."""
+        """Take a key."""
         if self._typed is not None:
             self._type(key)
         elif key in ("q", "Q", "\x03", "\x04"):
@@ -62,7 +62,7 @@ class Screen:
             self._switch(key)
 
     def _switch(self, key: str) -> None:
-        """Takes a key that switches something or scrolls; ignores others."""
+        """Take a key that switches something or scrolls; ignores others."""
         if key == "r":
             self.choice.is_reversed = not self.choice.is_reversed
         elif key == "a":
@@ -78,7 +78,7 @@ class Screen:
             self.choice.first_row = max(0, self.choice.first_row + steps.get(key, 0))
 
     def _type(self, key: str) -> None:
-        """Takes a key of the text to find."""
+        """Take a key of the text to find."""
         assert self._typed is not None
         if key == "enter":
             self._typed = None
@@ -93,7 +93,7 @@ class Screen:
         self.choice.view, self.choice.first_row = view, 0
 
     def lines(self, width: int, height: int, sparks: str = SPARKS) -> list[Line]:
-        """Returns ``height`` lines, none longer than ``width``."""
+        """Return ``height`` lines, none longer than ``width``."""
         self._page = max(1, height - FRAME_LINES)
         heading, *rows = table(rows_of(self.rates, self.choice), self.choice, width, sparks)
         self.choice.first_row = min(self.choice.first_row, max(0, len(rows) - self._page))
@@ -124,7 +124,7 @@ class Screen:
 
 
 async def watch(sampler: Sampler, screen: Screen, console: Console, sparks: str = SPARKS) -> None:
-    """Shows the screen and takes samples until the user ends it."""
+    """Show the screen and takes samples until the user ends it."""
     changed = asyncio.Event()
     loop = asyncio.get_running_loop()
     with keys_of_terminal() as keys, Live(console=console, screen=True, auto_refresh=False) as shown:

@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
+from pymq.cli.common.times import iso_time
 from pymq.cli.output import printable
-from pymq.cli.times import iso_time
-from pymq.cli.top.rates import Rates, Row
-from pymq.cli.top.sample import Sampler
 from pymq.cli.top.screen import Choice, View, chosen_rows, short_number, table
 from pymq.clock import Clock
+from pymq.operations.top.rates import Rates, Row
+from pymq.operations.top.sample import Sampler
 from pymq.units import format_count
 
 
 def rows_of(rates: Rates, choice: Choice) -> list[Row]:
-    """Returns the chosen rows of the chosen view."""
+    """Return the chosen rows of the chosen view."""
     if choice.view is View.cluster:
         return chosen_rows(rates.brokers(), choice)
     if choice.view is View.topics:
@@ -25,7 +25,7 @@ def rows_of(rates: Rates, choice: Choice) -> list[Row]:
 
 
 def summary(rates: Rates) -> str:
-    """Returns the line above all views: the clusters, and what they take in and give out."""
+    """Return the line above all views: the clusters, and what they take in and give out."""
     totals = rates.totals()
     names = ", ".join(map(printable, totals["clusters"])) or "no cluster"
     silent = f" ({totals['silent']} silent)" if totals["silent"] else ""
@@ -36,7 +36,7 @@ def summary(rates: Rates) -> str:
 
 
 def block(rates: Rates, choices: Sequence[Choice], time: str, width: int, sparks: str) -> list[str]:
-    """Returns the lines of one frame: the time, then each view under its name."""
+    """Return the lines of one frame: the time, then each view under its name."""
     lines = [f"{time}  {summary(rates)}"]
     for choice in choices:
         lines += ["", choice.view.value, *(line.text for line in table(rows_of(rates, choice), choice, width, sparks))]
@@ -44,7 +44,7 @@ def block(rates: Rates, choices: Sequence[Choice], time: str, width: int, sparks
 
 
 def record(rates: Rates, choices: Iterable[Choice], time: str) -> dict[str, Any]:
-    """Returns one frame as JSON: ``time``, ``totals``, and the rows of each view under its name."""
+    """Return one frame as JSON: ``time``, ``totals``, and the rows of each view under its name."""
     return {
         "time": time,
         "totals": rates.totals(),
@@ -64,7 +64,7 @@ async def print_blocks(
     as_json: Callable[[Any], None] | None = None,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> None:
-    """Prints ``count`` frames (None: without end), one every ``interval_s``; the first after that time, with rates.
+    """Print ``count`` frames (None: without end), one every ``interval_s``; the first after that time, with rates.
 
     Raises UnreachableError when no name server answers.
     """

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from pymq.cli.output import printable
-from pymq.cli.top.rates import Row
+from pymq.operations.top.rates import Row
 
 SPARKS = "▁▂▃▄▅▆▇█"
 ASCII_SPARKS = "_.:-=+*#"
@@ -61,7 +61,7 @@ class Choice:
 
 
 def short_number(value: float | None) -> str:
-    """Formats a count or rate in at most 6 characters: ``9``, ``9.5``, ``1234``, ``12.3k``, ``4.5M``."""
+    """Format a count or rate in at most 6 characters: ``9``, ``9.5``, ``1234``, ``12.3k``, ``4.5M``."""
     if value is None:
         return "-"
     if abs(value) < 10 and value != int(value):
@@ -76,7 +76,7 @@ def short_number(value: float | None) -> str:
 
 
 def short_bytes(value: float | None) -> str:
-    """Formats bytes in at most 7 characters."""
+    """Format bytes in at most 7 characters."""
     if value is None:
         return "-"
     for unit in ("B", "K", "M", "G"):
@@ -87,7 +87,7 @@ def short_bytes(value: float | None) -> str:
 
 
 def short_time(duration_ms: float | None) -> str:
-    """Formats a duration with its largest unit: ``-`` for 0, ``12s``, ``5m``, ``3h``, ``2d``."""
+    """Format a duration with its largest unit: ``-`` for 0, ``12s``, ``5m``, ``3h``, ``2d``."""
     if not duration_ms:
         return "-"
     for unit, size_ms in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000)):
@@ -141,12 +141,12 @@ _EMPTY = {
 
 
 def sort_keys(view: View) -> list[str]:
-    """Returns the columns that a view can be sorted by."""
+    """Return the columns that a view can be sorted by."""
     return ["name", *(column.key for column in _COLUMNS[view])]
 
 
 def chosen_rows(rows: Iterable[Row], choice: Choice) -> list[Row]:
-    """Returns the rows with the chosen part in their name, sorted: texts upwards, numbers downwards."""
+    """Return the rows with the chosen part in their name, sorted: texts upwards, numbers downwards."""
     key = choice.sort_key
     found = sorted((row for row in rows if choice.contains.lower() in row["name"].lower()), key=lambda row: row["name"])
     if any(isinstance(row[key], str) for row in found):
@@ -155,7 +155,7 @@ def chosen_rows(rows: Iterable[Row], choice: Choice) -> list[Row]:
 
 
 def table(rows: Sequence[Row], choice: Choice, width: int, sparks: str = SPARKS) -> list[Line]:
-    """Returns the heading and a line for each row, none longer than ``width``."""
+    """Return the heading and a line for each row, none longer than ``width``."""
     view = choice.view
     if not rows:
         return [Line(f"  no name has {choice.contains!r}" if choice.contains else f"  {_EMPTY[view]}")]
@@ -177,7 +177,7 @@ def table(rows: Sequence[Row], choice: Choice, width: int, sparks: str = SPARKS)
 
 
 def _fit(columns: Sequence[Column], longest_name: int, width: int) -> tuple[list[Column], int, int]:
-    """Returns the columns that fit beside a name and a trend, and the widths of these two."""
+    """Return the columns that fit beside a name and a trend, and the widths of these two."""
     name_width = max(NAME_WIDTH_MIN, min(longest_name, width // 3))
     left = list(columns)
     while left and name_width + _width(left) + len(GAP) + TREND_WIDTH_MIN > width:
@@ -195,7 +195,7 @@ def _width(columns: Sequence[Column]) -> int:
 
 
 def spark_line(values: Sequence[float], width: int, sparks: str = SPARKS) -> str:
-    """Returns the newest values as signs of eight heights, from 0 to their largest."""
+    """Return the newest values as signs of eight heights, from 0 to their largest."""
     newest = list(values)[-width:] if width > 0 else []
     most = max(newest, default=0)
     if most <= 0:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pymq.cli.spark_compact import app
+from pymq.cli.spark.spark_compact import app
 from pymq.errors import UsageError
 from pymq.spark.places.directories import local_directory
 

@@ -1,0 +1,1 @@
+"""``pymq bench``: measures sends, pulls and latency."""

@@ -1,0 +1,1 @@
+"""``pymq broker``: runs a broker, and works on running brokers."""

@@ -1,0 +1,1 @@
+"""``pymq cluster``: brokers, shards and clients of whole clusters."""

@@ -1,0 +1,172 @@
+"""The metrics endpoint of a server: its settings, and a context manager that serves while the server runs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
+
+import typer
+
+if TYPE_CHECKING:
+    from pymq.config import BrokerConfig, NamesrvConfig
+    from pymq.metrics.family import Collector
+    from pymq.net.memory_budget import MemoryBudget
+    from pymq.net.tls import ServerTls
+
+TOKEN_LENGTH_MAX = 1024
+TOKEN_FILE_VARIABLE = "PYMQ_METRICS_TOKEN_FILE"  # noqa: S105 - no token, a name
+ALLOWED_HOSTS_VARIABLE = "PYMQ_METRICS_ALLOWED_HOSTS"
+MetricsPortOption = Annotated[
+    int | None,
+    typer.Option(
+        "--metrics-port",
+        metavar="PORT",
+        min=0,
+        max=65535,
+        help="Serve metrics to Prometheus on this port, 0 for any free one; default none.",
+    ),
+]
+
+
+class MetricsView(Protocol):
+    """The metrics of a server, read at each scrape."""
+
+    def collectors(self) -> Sequence[Collector]: ...
+
+    def labels(self) -> Mapping[str, str]: ...
+
+    @property
+    def budget(self) -> MemoryBudget | None: ...
+
+
+class MetricsPlace(NamedTuple):
+    """The address at which to serve metrics, how it takes TLS, and the token that clients show ("" for none).
+
+    ``own_hosts``: see :class:`~pymq.net.http.HttpServer`.
+    """
+
+    host: str
+    port: int
+    tls: ServerTls | None = None
+    token: str = ""
+    own_hosts: tuple[str, ...] = ()
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Return True where clients without TLS are refused."""
+        return self.tls is not None and self.tls.is_required
+
+    @property
+    def scheme(self) -> str:
+        """What scrapers put before the address."""
+        return "https" if self.is_encrypted else "http"
+
+
+def metrics_flags(port: int | None) -> dict[str, Any]:
+    """Return the keys that ``--metrics-port`` sets; None means not given."""
+    from pymq.config.metrics import PROM
+
+    return {"metricsExporterType": None if port is None else PROM, "metricsPromExporterPort": port}
+
+
+def metrics_place(config: BrokerConfig | NamesrvConfig, default_host: str) -> MetricsPlace | None:
+    """Return the address at which a configuration serves metrics, None when it doesn't. Raises ConfigError."""
+    from pymq.clock import SystemClock
+    from pymq.config.metrics import PROM, parse_hosts
+    from pymq.net.tls_settings import server_tls
+
+    if config.metrics_exporter_type != PROM:
+        return None
+    host = config.metrics_prom_exporter_host or default_host
+    return MetricsPlace(
+        host,
+        config.metrics_prom_exporter_port,
+        server_tls(config, SystemClock()),
+        _token_in(config.metrics_token_file),
+        parse_hosts(config.metrics_allowed_hosts),
+    )
+
+
+def metrics_place_of_command(
+    host: str, port: int | None, *, is_secured: bool = False, is_insecure: bool = False
+) -> MetricsPlace | None:
+    """Return where a command without a configuration file serves metrics; None without a port.
+
+    TLS, token and names are as the environment says, by the variables that servers have, too. ``is_secured``: the
+    command checks requests, or signs its own; ``is_insecure``: its ``--insecure``. Raises ConfigError.
+    """
+    import os
+
+    from pymq.cli.common.servers import print_warnings
+    from pymq.clock import SystemClock
+    from pymq.config.load import load_tls_config
+    from pymq.config.metrics import parse_hosts
+    from pymq.config.security import metrics_exposure
+    from pymq.config.tls import REQUIRE
+    from pymq.net.tls_settings import server_tls
+
+    if port is None:
+        return None
+    config = load_tls_config(os.environ)
+    token = _token_in(os.environ.get(TOKEN_FILE_VARIABLE, ""))
+    names = parse_hosts(os.environ.get(ALLOWED_HOSTS_VARIABLE, ""))
+    place = MetricsPlace(host, port, server_tls(config, SystemClock()), token, names)
+    print_warnings(
+        metrics_exposure(
+            host,
+            has_token=bool(token),
+            is_encrypted=place.is_encrypted,
+            is_secured=is_secured,
+            proves_clients=config.tls_server_need_client_auth == REQUIRE,
+            is_insecure=is_insecure,
+        )
+    )
+    return place
+
+
+def _token_in(path: str) -> str:
+    """Return the token in a file; "" without a file. Raises ConfigError."""
+    from pymq.errors import ConfigError, UsageError
+    from pymq.security.private_file import read_private_file
+
+    if not path:
+        return ""
+    try:
+        token = read_private_file(path).decode("latin-1").strip()
+    except UsageError as error:
+        raise ConfigError(f"metricsTokenFile: {error}") from None
+    if not 1 <= len(token) <= TOKEN_LENGTH_MAX or not all("!" <= each <= "~" for each in token):
+        raise ConfigError(f"metricsTokenFile {path}: write 1 to {TOKEN_LENGTH_MAX} characters of ASCII without blanks")
+    return token
+
+
+@asynccontextmanager
+async def serving_metrics(place: MetricsPlace | None, view: MetricsView) -> AsyncIterator[str]:
+    """Serve metrics during the ``with`` block and yield "http://host:port", empty if ``place`` is None.
+
+    Raises UsageError when the host or port can't be used.
+    """
+    if place is None:
+        yield ""
+        return
+    from pymq.metrics.endpoint import MetricsEndpoint  # imports its libraries only when they are needed
+
+    own_hosts = (place.host, *place.own_hosts)
+    endpoint = MetricsEndpoint(
+        view.collectors, view.labels, budget=view.budget, tls=place.tls, token=place.token, own_hosts=own_hosts
+    )
+    try:
+        yield f"{place.scheme}://{await endpoint.start(place.host, place.port)}"
+    finally:
+        await endpoint.stop()
+
+
+def metrics_text(address: str) -> str:
+    """Return the addition to a ready line."""
+    return f"; metrics on {address}/metrics" if address else ""
+
+
+def metrics_member(address: str) -> dict[str, str]:
+    """Return the addition to a ready object."""
+    return {"metrics": address.partition("://")[2]} if address else {}

@@ -1,0 +1,1 @@
+"""``pymq context``: names clusters, and chooses the current one."""

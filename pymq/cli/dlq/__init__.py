@@ -1,0 +1,1 @@
+"""``pymq dlq``: lists, shows, sends again, exports and deletes dead letters."""

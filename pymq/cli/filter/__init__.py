@@ -1,0 +1,1 @@
+"""``pymq filter``: lists message filters, and tries expressions."""

@@ -1,0 +1,1 @@
+"""``pymq filter-server``: runs a filter server."""

@@ -1,0 +1,1 @@
+"""``pymq group``: consumer groups, their members and their lag."""

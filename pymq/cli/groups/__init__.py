@@ -1,1 +1,0 @@
-"""The commands of ``pymq group``, apart from listings: changes, members, lag."""

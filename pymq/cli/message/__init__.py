@@ -1,0 +1,1 @@
+"""``pymq message``: finds, traces, takes back and sends messages again."""

@@ -1,0 +1,1 @@
+"""``pymq offset``: shows where consumer groups are, and moves them."""

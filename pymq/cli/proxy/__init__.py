@@ -1,0 +1,1 @@
+"""``pymq proxy``: serves gRPC clients."""

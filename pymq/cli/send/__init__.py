@@ -1,0 +1,1 @@
+"""``pymq send``: sends messages."""

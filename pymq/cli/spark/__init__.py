@@ -1,0 +1,1 @@
+"""``pymq spark-export``, ``spark-import``, ``spark-sql`` and ``spark-compact``."""

@@ -1,0 +1,1 @@
+"""``pymq store``: works on the data directory of a stopped broker."""

@@ -1,0 +1,1 @@
+"""``pymq topic``: lists, creates, changes, deletes and inspects topics."""

@@ -1,0 +1,1 @@
+"""Users and their rules on brokers, and why a user may do something."""

@@ -1,0 +1,1 @@
+"""Brokers: lists, status, promotion of a slave, and draining."""

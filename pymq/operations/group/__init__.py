@@ -1,0 +1,1 @@
+"""Consumer groups: lists, members, lag and changes."""

@@ -1,0 +1,139 @@
+"""How far groups are behind, in messages and in time.
+
+A figure is None where it is unknown: a group without a committed offset has read nothing yet, and where it will begin
+is its members' choice; RocketMQ's brokers do not count invisible messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pymq.client import MessageQueue
+from pymq.client.admin import Admin
+from pymq.clock import Clock
+from pymq.errors import NotFoundError, PymqError, UnreachableError
+from pymq.model import pop
+from pymq.model.names import RETRY_PREFIX, check_group, check_topic, is_system_group
+from pymq.operations.asking.batches import for_each
+from pymq.wire.bodies_admin import ConsumeOffset, TopicLag, sum_of_known
+
+GROUPS_AT_ONCE = 4  # a broker makes large answers one slice at a time, so more at once only make each of them late
+TOPICS_AT_ONCE = 8
+
+
+def no_group(name: str, broker: str | None = None) -> NotFoundError:
+    """Return the error for a group that no broker knows, or this one does not."""
+    where = "" if broker is None else f" on {broker}"
+    return NotFoundError(f"no consumer group {name!r}{where}: pymq group list shows all groups")
+
+
+def not_found(admin: Admin, name: str) -> PymqError:
+    """Return the error for a group that no broker which answers knows: another may know it."""
+    if admin.unreached:
+        reasons = "; ".join(admin.unreached.values())
+        return UnreachableError(f"no broker that answers knows the group {name!r}, and others don't answer: {reasons}")
+    return no_group(name)
+
+
+def topic_records(group: str, lags: Mapping[str, TopicLag], now_ms: int) -> list[dict[str, Any]]:
+    """Return a record per topic. ``retry`` is the lag of its pop retry topics, whose invisible messages count, too."""
+    records: dict[str, dict[str, Any]] = {}
+    for name, lag in lags.items():
+        topic, flag = pop.normal_topic(name, group)
+        if name.startswith(RETRY_PREFIX) and flag == pop.NORMAL and not (lag.lag or lag.invisible):
+            continue  # every group has such a topic, most of them unused
+        record = records.setdefault(topic, _empty_record(topic))
+        record["invisible"] = sum_of_known((record["invisible"], lag.invisible))
+        if flag == pop.NORMAL:
+            record["queues"] += lag.queues
+            record["unknown_queues"] += lag.unknown_queues
+            record["lag"] = None if lag.unknown_queues and not lag.lag else lag.lag
+        else:
+            record["retry"] += lag.lag
+        if lag.waiting_since_ms:
+            record["lag_ms"] = max(record["lag_ms"] or 0, now_ms - lag.waiting_since_ms, 0)
+    return list(records.values())
+
+
+def _empty_record(topic: str) -> dict[str, Any]:
+    return {
+        "topic": topic,
+        "queues": 0,
+        "lag": 0,
+        "lag_ms": None,
+        "invisible": 0,
+        "retry": 0,
+        "unknown_queues": 0,
+    }
+
+
+def totals(records: Iterable[Mapping[str, Any]]) -> dict[str, int | None]:
+    """Return the sums of topic records; the lag is None when no topic's is known."""
+    records = list(records)
+    known = [record["lag"] + record["retry"] for record in records if record["lag"] is not None]
+    return {
+        "lag": sum(known) if known else None,
+        "invisible": sum_of_known(record["invisible"] for record in records),
+    }
+
+
+async def lag_of_all(admin: Admin, topic: str | None, clock: Clock) -> list[dict[str, Any]]:
+    """Return a record per group and topic, the largest lag first. Raises NotFoundError for a topic that isn't there."""
+    if topic is not None:
+        await _check_exists(admin, topic)
+    names = [name for name in await admin.groups.all_configs() if not is_system_group(name)]
+    answers = await for_each(names, lambda name: admin.groups.topic_lags(name, with_times=True), GROUPS_AT_ONCE)
+    now_ms = clock.now_ms()
+    records = [
+        {"group": name} | entry
+        for name, lags in zip(names, answers, strict=True)
+        for entry in topic_records(name, lags, now_ms)
+        if topic is None or entry["topic"] == topic
+    ]
+    return sorted(records, key=lambda record: (-(record["lag"] or 0), record["group"], record["topic"]))
+
+
+async def lag_of_group(admin: Admin, group: str, topic: str | None, clock: Clock) -> list[dict[str, Any]]:
+    """Return a record per queue, of a topic also those of its pop retry topics.
+
+    Raises NotFoundError for a group that no broker knows, and for a topic that isn't there.
+    """
+    check_group(group)
+    if topic is not None:
+        await _check_exists(admin, topic)
+    names = [None] if topic is None else [topic, pop.retry_topic_v1(group, topic), pop.retry_topic_v2(group, topic)]
+    answers = await asyncio.gather(*(admin.groups.lag(group, name) for name in names))
+    offsets = {queue: at for answer in answers for queue, at in answer.items() if topic is None or queue.topic in names}
+    has_read = any(not at.pymq_uncommitted or at.pymq_invisible for at in offsets.values())
+    if not has_read and group not in await admin.groups.all_configs():
+        raise not_found(admin, group)
+    behind = sorted({queue.topic for queue, at in offsets.items() if at.lag > 0 and not at.pymq_uncommitted})
+    times = await for_each(behind, lambda name: admin.groups.waiting_since(group, name), TOPICS_AT_ONCE)
+    since_ms = {queue: ms for found in times for queue, ms in found.items()}
+    now_ms = clock.now_ms()
+    return [_queue_record(group, queue, at, since_ms.get(queue), now_ms) for queue, at in offsets.items()]
+
+
+def _queue_record(
+    group: str, queue: MessageQueue, at: ConsumeOffset, since_ms: int | None, now_ms: int
+) -> dict[str, Any]:
+    is_unknown = bool(at.pymq_uncommitted)
+    return {
+        "group": group,
+        "topic": queue.topic,
+        "broker": queue.broker_name,
+        "queue": queue.queue_id,
+        "end_offset": at.broker_offset,
+        "committed": None if is_unknown else at.consumer_offset,
+        "lag": None if is_unknown and at.broker_offset else at.lag,
+        "lag_ms": 0 if at.lag == 0 else max(now_ms - since_ms, 0) if since_ms else None,
+        "invisible": at.pymq_invisible,
+        "last_consumed_ms": at.last_timestamp,
+    }
+
+
+async def _check_exists(admin: Admin, topic: str) -> None:
+    """Raise NotFoundError for a topic without a route."""
+    await admin.topics.route(check_topic(topic))

@@ -1,0 +1,101 @@
+"""Consumer groups as plain records."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from pymq.client.admin import Admin
+from pymq.clock import Clock
+from pymq.model.names import RETRY_PREFIX, is_system_group
+from pymq.model.tables import SubscriptionGroupConfig
+from pymq.operations.asking.batches import for_each
+from pymq.operations.group import lag
+from pymq.operations.group.members import differing_records
+from pymq.wire.bodies_admin import ConsumerConnections
+from pymq.wire.versions import version_name
+
+
+async def list_groups(admin: Admin, show_all: bool) -> list[dict[str, Any]]:
+    """Return a record per group: brokers, online members, lag over all topics, settings."""
+    configs = await admin.groups.all_configs()
+    names = [name for name in configs if show_all or not is_system_group(name)]
+
+    async def record(name: str) -> dict[str, Any]:
+        online, lags = await asyncio.gather(_online(admin, name), admin.groups.topic_lags(name))
+        config = next(iter(configs[name].values()))
+        return {
+            "group": name,
+            "brokers": sorted(configs[name]),
+            "members": len(_members(online)),
+            **lag.totals(lag.topic_records(name, lags, 0)),
+            "retry_max": config.retry_max_times,
+            "enabled": _enabled_on(configs[name]),
+            "ordered": config.consume_message_orderly,
+            "broadcast_allowed": config.consume_broadcast_enable,
+        }
+
+    return await for_each(names, record, lag.GROUPS_AT_ONCE)
+
+
+def _enabled_on(configs: Mapping[str, SubscriptionGroupConfig]) -> bool | str:
+    """Return whether the group may consume, or the brokers where it may if they differ."""
+    on = [name for name, config in configs.items() if config.consume_enable]
+    return bool(on) if len(on) in (0, len(configs)) else f"only on {', '.join(sorted(on))}"
+
+
+async def describe_group(admin: Admin, name: str, clock: Clock) -> dict[str, Any]:
+    """Describe one group. Raises NotFoundError."""
+    configs = (await admin.groups.all_configs()).get(name, {})
+    online = await _online(admin, name)
+    lags = await admin.groups.topic_lags(name, with_times=True)
+    if not configs and not online and not lags:
+        raise lag.not_found(admin, name)
+    progress = lag.topic_records(name, lags, clock.now_ms())
+    config = next(iter(configs.values()), None)
+    return {
+        "group": name,
+        "brokers": sorted(configs),
+        "enabled": _enabled_on(configs) if configs else None,
+        "retry_max": config.retry_max_times if config else None,
+        "retry_queues": config.retry_queue_nums if config else None,
+        "model": next((one.message_model for one in online if one.message_model), None),
+        "consume_type": next((one.consume_type for one in online if one.consume_type), None),
+        "consume_from": next((one.consume_from_where for one in online if one.consume_from_where), None),
+        **lag.totals(progress),
+        "members": _members(online),
+        "subscriptions": _subscriptions(online),
+        "differing_subscriptions": differing_records(await admin.groups.differing_subscriptions(name)),
+        "progress": progress,
+        "filters": [one._asdict() for one in await admin.filters.figures(name)],
+    }
+
+
+async def _online(admin: Admin, group: str) -> list[ConsumerConnections]:
+    """Return each master's list of the group's members, without masters that have none."""
+    return [answer for _, answer in await admin.groups.online(group)]
+
+
+def _members(online: list[ConsumerConnections]) -> list[dict[str, Any]]:
+    """Return the clients, each once although it is connected to several brokers."""
+    found = {
+        one.client_id: {
+            "client_id": one.client_id,
+            "address": one.client_addr,
+            "language": one.language,
+            "version": version_name(one.version),
+        }
+        for answer in online
+        for one in answer.connection_set
+    }
+    return [found[client_id] for client_id in sorted(found)]
+
+
+def _subscriptions(online: list[ConsumerConnections]) -> list[dict[str, Any]]:
+    found = {topic: data for answer in online for topic, data in answer.subscription_table.items()}
+    return [
+        {"topic": topic, "expression": data.sub_string or "*", "type": data.expression_type or "TAG"}
+        for topic, data in sorted(found.items())
+        if not topic.startswith(RETRY_PREFIX)
+    ]

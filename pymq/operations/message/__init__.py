@@ -1,0 +1,1 @@
+"""Messages: found by id, traced, sent again, and their bodies decoded."""

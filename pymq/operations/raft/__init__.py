@@ -1,0 +1,1 @@
+"""Groups of brokers that elect their leader themselves: their views, changes of their members, and shards."""

@@ -1,0 +1,1 @@
+"""Settings of brokers and name servers: read, compared, changed, and checked as a file."""

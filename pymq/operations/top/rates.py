@@ -1,0 +1,179 @@
+"""Rates of counters between samples, their last values for spark lines, and the rows of each view."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+from pymq.operations.top.sample import BrokerSample, Sample
+
+HISTORY_LENGTH = 120
+Row = dict[str, Any]
+
+
+class Counter:
+    """One counter: its last value, and the rate between the last two."""
+
+    __slots__ = ("at_ms", "per_second", "value")
+
+    def __init__(self, at_ms: int, value: float) -> None:
+        self.at_ms = at_ms
+        self.value = value
+        self.per_second: float | None = None
+
+    def add(self, at_ms: int, value: float) -> None:
+        """Take a new value. A counter that went back began again: its rate is that of the new value."""
+        if at_ms <= self.at_ms:
+            return
+        grown = value - self.value if value >= self.value else value
+        self.per_second = grown * 1000 / (at_ms - self.at_ms)
+        self.at_ms, self.value = at_ms, value
+
+
+class Rates:
+    """Takes samples in turn, and gives rows. A rate is None until there are two samples."""
+
+    def __init__(self) -> None:
+        self._counters: dict[Hashable, Counter] = {}
+        self._trends: dict[Hashable, deque[float]] = {}
+        self._sample = Sample()
+
+    def add(self, sample: Sample) -> None:
+        """Take the next sample; forgets what it no longer has."""
+        seen: set[Hashable] = set()
+        for one in sample.brokers:
+            for name, value in (("put", one.put), ("got", one.got), ("log", one.log_end)):
+                if value is not None:
+                    self._count(seen, (name, one.view.address), one.at_ms, value)
+        for key, topic in sample.topics.items():
+            self._count(seen, ("topic", *key), topic.at_ms, topic.end)
+        for place, group in sample.groups.items():
+            # A group that is moved back has not consumed less than nothing.
+            self._count(seen, ("group", *place), group.at_ms, group.committed, can_fall=True)
+        self._counters = {key: counter for key, counter in self._counters.items() if key in seen}
+        self._sample = sample
+        self._remember()
+
+    def _count(self, seen: set[Hashable], key: Hashable, at_ms: int, value: float, *, can_fall: bool = False) -> None:
+        seen.add(key)
+        counter = self._counters.get(key)
+        if counter is None:
+            self._counters[key] = Counter(at_ms, value)
+        elif can_fall and value < counter.value:
+            counter.at_ms, counter.value, counter.per_second = at_ms, value, 0.0
+        else:
+            counter.add(at_ms, value)
+
+    def _remember(self) -> None:
+        trends: dict[Hashable, deque[float]] = {}
+        rows = (("cluster", self.brokers()), ("topics", self.topics(everything=True)), ("groups", self.groups()))
+        for view, found in rows:
+            for row in found:
+                key = (view, row["key"])
+                trend = self._trends.get(key) or deque(maxlen=HISTORY_LENGTH)
+                value = row["out"] if view == "groups" else row["in"]
+                if value is not None:
+                    trend.append(value)
+                trends[key] = trend
+        self._trends = trends
+
+    def _rate(self, keys: Iterable[Hashable]) -> float | None:
+        """Return the sum of the known rates of these counters, None when none is known."""
+        known = [
+            counter.per_second
+            for key in keys
+            if (counter := self._counters.get(key)) is not None and counter.per_second is not None
+        ]
+        return sum(known) if known else None
+
+    def totals(self) -> Row:
+        """Return what all masters take in and give out a second, and the clusters' names."""
+        masters = [one for one in self._sample.brokers if one.view.is_master]
+        return {
+            "clusters": sorted({one.view.cluster for one in self._sample.brokers}),
+            "brokers": len(self._sample.brokers),
+            "silent": sum(bool(one.error) for one in self._sample.brokers),
+            "in": self._rate(("put", one.view.address) for one in masters),
+            "out": self._rate(("got", one.view.address) for one in self._sample.brokers),
+        }
+
+    def brokers(self) -> list[Row]:
+        """Return a row per broker."""
+        return [self._broker_row(one) for one in self._sample.brokers]
+
+    def _broker_row(self, one: BrokerSample) -> Row:
+        view = one.view
+        return {
+            "key": view.address,
+            "name": view.name if view.is_master else f"{view.name}:{view.broker_id}",
+            "cluster": view.cluster,
+            "role": "master" if view.is_master else "slave",
+            "address": view.address,
+            "version": view.runtime.get("pymqVersion") or view.version,
+            "in": self._rate([("put", view.address)]),
+            "out": self._rate([("got", view.address)]),
+            "log_bytes": self._rate([("log", view.address)]),
+            "disk": None if one.disk is None or one.disk < 0 else one.disk * 100,
+            "lag": self._slave_lag(one),
+            "error": one.error,
+            "trend": list(self._trends.get(("cluster", view.address), ())),
+        }
+
+    def _slave_lag(self, one: BrokerSample) -> float | None:
+        """Return how many bytes of its master's log a slave lacks; None for a master, or when it is not known."""
+        if one.view.is_master or one.log_end is None:
+            return None
+        ends = [
+            other.log_end
+            for other in self._sample.brokers
+            if other.view.is_master and other.view.name == one.view.name and other.log_end is not None
+        ]
+        return max(0.0, ends[0] - one.log_end) if ends else None
+
+    def topics(self, *, everything: bool = False) -> list[Row]:
+        """Return a row per topic, of system topics only with ``everything``."""
+        names = {topic for topic, _ in self._sample.topics}
+        shown = sorted(names if everything else names - self._sample.system_topics)
+        parts: dict[str, list[tuple[str, str]]] = {}
+        for key in self._sample.topics:
+            parts.setdefault(key[0], []).append(key)
+        readers: dict[str, list[tuple[str, str, str]]] = {}
+        for place in self._sample.groups:
+            readers.setdefault(place[1], []).append(place)
+        rows = []
+        for name in shown:
+            places = readers.get(name, [])
+            rows.append(
+                {
+                    "key": name,
+                    "name": name,
+                    "brokers": len(parts[name]),
+                    "messages": sum(self._sample.topics[key].stored for key in parts[name]),
+                    "in": self._rate(("topic", *key) for key in parts[name]),
+                    "out": self._rate(("group", *place) for place in places),
+                    "groups": len({group for group, _, _ in places}),
+                    "lag": sum(self._sample.groups[place].lag for place in places),
+                    "trend": list(self._trends.get(("topics", name), ())),
+                }
+            )
+        return rows
+
+    def groups(self) -> list[Row]:
+        """Return a row per consumer group."""
+        parts: dict[str, list[tuple[str, str, str]]] = {}
+        for place in self._sample.groups:
+            parts.setdefault(place[0], []).append(place)
+        return [
+            {
+                "key": name,
+                "name": name,
+                "members": self._sample.members.get(name),
+                "topics": len({topic for _, topic, _ in places}),
+                "out": self._rate(("group", *place) for place in places),
+                "lag": sum(self._sample.groups[place].lag for place in places),
+                "behind_ms": max(self._sample.groups[place].age_ms for place in places),
+                "trend": list(self._trends.get(("groups", name), ())),
+            }
+            for name, places in sorted(parts.items())
+        ]

@@ -1,0 +1,1 @@
+"""Topics: lists, changes, plans of shrinking, expanding and deleting, and order configurations."""
