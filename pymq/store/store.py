@@ -41,14 +41,13 @@ from pymq.store.replica.boundary import Boundary, find_boundary
 from pymq.store.replica.epoch_table import last_clean_end
 from pymq.store.replica.follower import Follower
 from pymq.store.settings import StoreSettings
-from pymq.store.write.appender import Appender, ArrivalListener, BatchEntry, Placed
+from pymq.store.write.appender import Appender, ArrivalListener, Placed
 from pymq.store.write.plain_stager import PlainStager
 
 # What other packages import from the store, beside the tools for directories of stopped brokers.
 __all__ = [
     "FILTER_STEP_COUNT",
     "Accept",
-    "BatchEntry",
     "Doomed",
     "Follower",
     "GetResult",
