@@ -16,6 +16,7 @@ from pymq.broker.messages.fitting import fitted, slimmed
 from pymq.broker.messages.held_answers import AnswerTo, HeldAnswers, hold, refuse, release
 from pymq.broker.messages.waiting_answers import Copies, WaitingAnswers
 from pymq.broker.runtime import Runtime
+from pymq.config.values import SYNC_FLUSH
 from pymq.errors import StoreUnavailableError
 from pymq.model.draft import Draft
 from pymq.model.layout import ADDED_PROPERTIES_MAX_BYTES, PROPERTIES_SIZE_MAX_BYTES
@@ -69,27 +70,25 @@ class Writer:
         runtime: Runtime,
         *,
         store: MessageStore,
-        cluster: str,
-        delay_levels_ms: list[int],
-        sync_flush: Callable[[], bool],
         request_sync: Callable[[], None],
         copies: Copies,
         waiting_answers: WaitingAnswers,
     ) -> None:
-        """``delay_levels_ms[i]`` is the delay of level ``i + 1``; ``request_sync`` starts an fsync (SYNC_FLUSH).
+        """``request_sync`` starts an fsync (SYNC_FLUSH).
 
-        ``sync_flush`` and what ``copies`` says may change at any time. Answers that disk or slaves must confirm go to
+        SYNC_FLUSH and what ``copies`` says may change at any time. Answers that disk or slaves must confirm go to
         ``waiting_answers``.
         """
+        self._config = runtime.config
         self._store = store
         self._clock = runtime.clock
         self._rng = runtime.rng
-        self._delay_levels_ms = delay_levels_ms
-        self._sync_flush = sync_flush
+        self._delay_levels_ms = list(runtime.config.delay_level_ms.values())  # of level 1 and following levels
         self._request_sync = request_sync
         self._copies = copies
         self._waiting_answers = waiting_answers
         # Added to every stored message, as Apache's broker does on a send.
+        cluster = runtime.config.broker_cluster_name
         self.enrichment = f"MSG_REGION\x01{REGION}\x02CLUSTER\x01{cluster}\x02TRACE_ON\x01true\x02".encode()
         self.held: HeldAnswers = {}
         self._held_not_waiting: HeldAnswers = {}  # sent with the commit in any mode
@@ -202,6 +201,9 @@ class Writer:
         return self._rng.randrange(queue_count) if queue_count > 1 else 0
 
     # -- answers -------------------------------------------------------------------------------------------------
+
+    def _sync_flush(self) -> bool:
+        return self._config.flush_disk_type == SYNC_FLUSH and not self._copies.counts_own_disk
 
     def hold(self, peer: AnswerTo, frame: bytes, properties: bytes = b"") -> None:
         """Keep the ready answer of a staged send until its commit, and until it is confirmed unless ``properties`` say
