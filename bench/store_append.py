@@ -15,10 +15,10 @@ import tempfile
 import time
 
 from pymq.clock import SystemClock
+from pymq.model.draft import Draft
 from pymq.model.javahash import tags_code
 from pymq.store.disk.fs import RealFiles
 from pymq.store.store import MessageStore
-from pymq.store.write.appender import BatchEntry
 
 BATCH_COUNT = 64
 BODY_BYTES = 128
@@ -28,26 +28,26 @@ HOST = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"
 TAG_CODE = tags_code("TagA")
 
 
-def batches(count: int, *, keyed: bool) -> list[list[BatchEntry]]:
+def batches(count: int, *, keyed: bool) -> list[list[Draft]]:
     """Returns about ``count`` messages; ``keyed`` ones have a Java client's properties, the others only a tag."""
     body = b"x" * BODY_BYTES
-    made: list[list[BatchEntry]] = []
+    made: list[list[Draft]] = []
     for first in range(0, count, BATCH_COUNT):
-        entries: list[BatchEntry] = []
+        drafts: list[Draft] = []
         for number in range(first, first + BATCH_COUNT):
             own = b"UNIQ_KEY\x01%032X\x02WAIT\x01true\x02" % number if keyed else b""
-            entries.append((0, body, own + b"TAGS\x01TagA\x02", TAG_CODE))
-        made.append(entries)
+            drafts.append(Draft(body, own + b"TAGS\x01TagA\x02", 1, HOST, TAG_CODE))
+        made.append(drafts)
     return made
 
 
-def measure(directory: str, load: list[list[BatchEntry]]) -> float:
+def measure(directory: str, load: list[list[Draft]]) -> float:
     """Appends the load to a new store and returns the messages per second."""
     store = MessageStore(root=directory, files=RealFiles(), clock=SystemClock())
     store.open()
     begin = time.perf_counter()
-    for number, entries in enumerate(load):
-        store.stage_many("bench", number % QUEUES, entries, born_timestamp_ms=1, born_host=HOST)
+    for number, drafts in enumerate(load):
+        store.stage_many("bench", number % QUEUES, drafts)
         store.commit()
         if number % TICK_EVERY == 0:
             store.tick()

@@ -14,7 +14,7 @@ import os
 import tempfile
 import time
 
-from bench.store_append import HOST, QUEUES, TICK_EVERY, batches
+from bench.store_append import QUEUES, TICK_EVERY, batches
 from pymq.clock import SystemClock
 from pymq.store.disk.fs import RealFiles
 from pymq.store.store import MessageStore
@@ -32,12 +32,9 @@ def opened(directory: str) -> MessageStore:
 def filled(directory: str, count: int) -> MessageStore:
     """Returns a master's store with about ``count`` messages."""
     store = opened(directory)
-    for number, entries in enumerate(batches(count, keyed=True)):
-        for place, (_, body, properties, tags_code) in enumerate(entries):
-            store.stage(
-                "bench", (number + place) % QUEUES, body=body, properties=properties, tags_code=tags_code,
-                born_timestamp_ms=1, born_host=HOST,
-            )  # fmt: skip
+    for number, drafts in enumerate(batches(count, keyed=True)):
+        for place, draft in enumerate(drafts):
+            store.stage("bench", (number + place) % QUEUES, draft)
         store.commit()
         if number % TICK_EVERY == 0:
             store.tick()

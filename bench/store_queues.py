@@ -13,6 +13,7 @@ import tempfile
 import time
 
 from pymq.clock import SystemClock
+from pymq.model.draft import Draft
 from pymq.store.disk.fs import RealFiles
 from pymq.store.store import MessageStore
 
@@ -31,7 +32,7 @@ def measure(directory: str, queue_count: int) -> dict[str, float]:
     """Returns the CPU time of each step in seconds."""
     store = opened(directory)
     for queue_id in range(queue_count):
-        store.stage("bench", queue_id, body=b"x", properties=b"", tags_code=0, born_timestamp_ms=1, born_host=HOST)
+        store.stage("bench", queue_id, Draft(b"x", b"", 1, HOST))
         if queue_id % TURN_COUNT == TURN_COUNT - 1:
             store.commit()
     store.commit()

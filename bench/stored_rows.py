@@ -6,10 +6,10 @@ from pathlib import Path
 
 from bench.frames import words
 from pymq.clock import SystemClock
+from pymq.model.draft import Draft
 from pymq.model.javahash import tags_code
 from pymq.store.disk.fs import RealFiles
 from pymq.store.store import MessageStore
-from pymq.store.write.appender import BatchEntry
 
 TOPIC = "files"
 QUEUES = 4
@@ -26,13 +26,13 @@ def fill_store(directory: Path, messages: int, body_bytes: int) -> int:
     text = words().tobytes()
     batches = -(-messages // BATCH_COUNT)
     for number in range(batches):
-        entries: list[BatchEntry] = []
+        drafts: list[Draft] = []
         for place in range(number * BATCH_COUNT, (number + 1) * BATCH_COUNT):
             tag = TAGS[place % len(TAGS)]
             own = b"UNIQ_KEY\x01FD000000000000000000024A%08X\x02WAIT\x01true\x02TAGS\x01%s\x02" % (place, tag.encode())
             at = place * 7919 % (len(text) - body_bytes)
-            entries.append((0, text[at : at + body_bytes], own, tags_code(tag)))
-        store.stage_many(TOPIC, number % QUEUES, entries, born_timestamp_ms=1_767_225_600_000, born_host=_HOST)
+            drafts.append(Draft(text[at : at + body_bytes], own, 1_767_225_600_000, _HOST, tags_code(tag)))
+        store.stage_many(TOPIC, number % QUEUES, drafts)
         store.commit()
         if number % _TICK_EVERY == 0:
             store.tick()

@@ -16,6 +16,7 @@ from zlib import crc32
 from pymq.errors import DoesNotFitError, PymqError
 from pymq.model import sysflag
 from pymq.model.compression import decompress_body
+from pymq.model.draft import Draft
 from pymq.model.hosts import unpack_host
 from pymq.model.ids import encode_offset_id
 from pymq.model.layout import (
@@ -148,7 +149,7 @@ def encode_record(
     queue_id: int,
     queue_offset: int,
     physical_offset: int,
-    body: bytes,
+    body: bytes | memoryview,
     properties: bytes,
     flag: int,
     sys_flag: int,
@@ -196,6 +197,34 @@ def encode_record(
         )  # fmt: skip
     except struct.error as error:
         raise numbers_error(error) from error
+
+
+def encode_draft(
+    draft: Draft,
+    topic: str,
+    queue_id: int,
+    queue_offset: int,
+    physical_offset: int,
+    store_timestamp_ms: int,
+    store_host: bytes,
+) -> bytes:
+    """Return the record of a draft at its place, as :func:`encode_record` does. Raises DoesNotFitError."""
+    return encode_record(
+        topic=topic.encode(),
+        queue_id=queue_id,
+        queue_offset=queue_offset,
+        physical_offset=physical_offset,
+        body=draft.body,
+        properties=draft.properties,
+        flag=draft.flag,
+        sys_flag=draft.sys_flag,
+        born_timestamp_ms=draft.born_timestamp_ms,
+        born_host=draft.born_host,
+        store_timestamp_ms=store_timestamp_ms,
+        store_host=store_host,
+        reconsume_times=draft.reconsume_times,
+        prepared_transaction_offset=draft.prepared_transaction_offset,
+    )
 
 
 class RecordChanges(TypedDict, total=False):

@@ -29,6 +29,7 @@ from pymq.store.lifecycle.log_extent import check_extent, vouched_end
 from pymq.store.lifecycle.pauses import Pauses
 from pymq.store.lifecycle.recovery import Progress, RecoveryReport, recover
 from pymq.store.lifecycle.retention import Decision, Doomed, RetentionSettings
+from pymq.store.lifecycle.store_data import StoreData
 from pymq.store.log.cold_file import ColdFiles
 from pymq.store.log.commit_log import CommitLog
 from pymq.store.queue.deleted_topics import DeletedTopics
@@ -41,14 +42,13 @@ from pymq.store.replica.boundary import Boundary, find_boundary
 from pymq.store.replica.epoch_table import last_clean_end
 from pymq.store.replica.follower import Follower
 from pymq.store.settings import StoreSettings
-from pymq.store.write.appender import Appender, ArrivalListener, BatchEntry, Placed
+from pymq.store.write.appender import Appender, ArrivalListener, Placed
 from pymq.store.write.plain_stager import PlainStager
 
 # What other packages import from the store, beside the tools for directories of stopped brokers.
 __all__ = [
     "FILTER_STEP_COUNT",
     "Accept",
-    "BatchEntry",
     "Doomed",
     "Follower",
     "GetResult",
@@ -105,10 +105,8 @@ class MessageStore(StoreReader):
         self._digests = Digests(files, f"{root}/digests", log) if s.digests_enabled else None
         self._scrubber = scrubber = Scrubber(log, self._digests) if self._digests is not None else None
         self.scan = LogScan(log, scrubber.digests, lambda: scrubber.found) if scrubber is not None else None
-        self._checkpoints = Checkpointer(
-            log=log, queues=queues, index=index, digests=self._digests, files=files, path=f"{root}/checkpoint",
-            clock=clock, settings=s,
-        )  # fmt: skip
+        self._data = data = StoreData(log, queues, index, self._digests, clock, s)
+        self._checkpoints = Checkpointer(data, files=files, path=f"{root}/checkpoint")
         self._lock: fs.Lock | None = None
         self._serving = False
         self._lost_begin: str | None = None
@@ -122,14 +120,12 @@ class MessageStore(StoreReader):
         self.commit, self.drop_staged = self._appender.commit, self._appender.drop_staged
         self.confirm = self._appender.confirm
         self._housekeeping = Housekeeping(
-            log=log, queues=queues, index=index, digests=self._digests, appender=self._appender,
-            checkpoints=self._checkpoints, mender=self._mender, clock=clock, settings=s,
-        )  # fmt: skip
+            data, appender=self._appender, checkpoints=self._checkpoints, mender=self._mender
+        )
         self._pauses = Pauses(files, root, clock)
         self._expiry = Expiry(
-            log=log, queues=queues, index=index, files=files, directories=(log_directory, root),
-            durable=lambda: self._checkpoints.newest.durable, save_checkpoint=self.checkpoint, clock=clock,
-            pauses=self._pauses,
+            data, files=files, directories=(log_directory, root), durable=lambda: self._checkpoints.newest.durable,
+            save_checkpoint=self.checkpoint, pauses=self._pauses,
         )  # fmt: skip
 
     # -- life ---------------------------------------------------------------------------------------------------
@@ -160,8 +156,8 @@ class MessageStore(StoreReader):
         # From here on every crash is an unclean stop, also one during recovery.
         self._abort_file.write()
         report = recover(
-            self._log, self._queues, self._index, self._checkpoints.newest, self.settings, clean=clean,
-            is_replica=is_replica, progress=progress, now_ms=self._clock.now_ms(), distrust=self._checkpoints.distrust,
+            self._data, self._checkpoints.newest, clean=clean, is_replica=is_replica, progress=progress,
+            distrust=self._checkpoints.distrust,
         )  # fmt: skip
         has_ends = reach_queue_ends(self._files, self._root, self._queues)
         if self._index is not None:
@@ -374,10 +370,7 @@ class MessageStore(StoreReader):
 
     def follow(self) -> Follower:
         """Let the log grow by another broker's bytes; returns what takes them. Also before :meth:`open`."""
-        self._follower = Follower(
-            log=self._log, queues=self._queues, index=self._index, digests=self._digests, appender=self._appender,
-            clock=self._clock, settings=self.settings, is_open=lambda: self._serving,
-        )  # fmt: skip
+        self._follower = Follower(self._data, appender=self._appender, is_open=lambda: self._serving)
         return self._follower
 
     def end_following(self) -> None:

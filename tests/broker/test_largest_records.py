@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pymq.model.draft import Draft
 from pymq.model.hosts import pack_host
 from pymq.model.properties import append_properties, encode_properties
 from pymq.model.record import StoredMessage, encode_batch_entry
@@ -177,7 +178,7 @@ def test_a_message_of_another_broker_without_room_loses_properties_but_not_itsel
     writer = setup.world.parts.messages.writer
     raw = append_properties(encode_properties({"UNIQ_KEY": "U", "small": "s"}), b"big\x01" + b"v" * 32_743 + b"\x02")
     assert len(raw) == 32_767
-    writer.put(LONGEST_TOPIC, 0, b"b", raw, born_timestamp_ms=0, born_host=BORN_HOST)
+    writer.put(LONGEST_TOPIC, 0, Draft(b"b", raw, 0, BORN_HOST))
     writer.commit()
     setup.give_back(setup.newest(LONGEST_TOPIC))
     setup.settle()

@@ -23,6 +23,7 @@ from pymq.broker.work.worker_threads import RunInThread
 from pymq.clock import Clock, ManualClock
 from pymq.config import BrokerConfig, load_broker_config
 from pymq.model import fastjson
+from pymq.model.draft import Draft
 from pymq.model.hosts import pack_host
 from pymq.model.properties import encode_properties
 from pymq.model.record import StoredMessage, decode_records
@@ -186,11 +187,7 @@ class World:
         placed = self.parts.messages.writer.put(
             topic,
             queue_id,
-            body,
-            encode_properties(properties),
-            born_timestamp_ms=self.clock.now_ms(),
-            born_host=BORN_HOST,
-            reconsume_times=reconsume_times,
+            Draft(body, encode_properties(properties), self.clock.now_ms(), BORN_HOST, reconsume_times=reconsume_times),
         )
         self.parts.messages.writer.commit()
         return placed

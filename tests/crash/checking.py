@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from pymq.clock import ManualClock
 from pymq.errors import PymqError
+from pymq.model.draft import Draft
 from pymq.model.javahash import tags_code
 from pymq.model.record import encode_record
 from pymq.store.disk.disk_snapshot import Image
@@ -156,10 +157,7 @@ class Checker:
 
     def _send(self, store: MessageStore, topic: str, queue_id: int, now_ms: int) -> Record:
         body, properties = b"more", b"KEYS\x01more\x02"
-        placed = store.stage(
-            topic, queue_id, body=body, properties=properties, tags_code=tags_code(""), born_timestamp_ms=1,
-            born_host=BORN,
-        )  # fmt: skip
+        placed = store.stage(topic, queue_id, Draft(body, properties, 1, BORN, tags_code("")))
         store.commit()
         raw = encode_record(
             topic=topic.encode(), queue_id=queue_id, queue_offset=placed.queue_offset, body=body,

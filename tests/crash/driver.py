@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from pymq.clock import ManualClock
 from pymq.errors import StoreUnavailableError
+from pymq.model.draft import Draft
 from pymq.model.javahash import tags_code
 from pymq.model.names import SCHEDULE_TOPIC
 from pymq.model.record import encode_record
@@ -141,10 +142,8 @@ class Driver:
         parts = [self._content(size, keyed=True) for size in sizes]
 
         def stage() -> None:
-            placed = self.store.stage_many(
-                topic, queue_id, [(0, body, properties, tags_code(TAGS)) for body, properties, _ in parts],
-                born_timestamp_ms=1_000, born_host=BORN,
-            )  # fmt: skip
+            drafts = [Draft(body, properties, 1_000, BORN, tags_code(TAGS)) for body, properties, _ in parts]
+            placed = self.store.stage_many(topic, queue_id, drafts)
             for place, (body, properties, keys) in zip(placed, parts, strict=True):
                 self._note(topic, queue_id, place.queue_offset, place.physical_offset, body, properties, keys)
 
@@ -183,10 +182,7 @@ class Driver:
         due_ms = self.store.settings.schedule_deliver_ms(level, self.clock.now_ms())
 
         def stage() -> None:
-            placed = self.store.stage(
-                SCHEDULE_TOPIC, level - 1, body=body, properties=properties, tags_code=due_ms,
-                born_timestamp_ms=1_000, born_host=BORN,
-            )  # fmt: skip
+            placed = self.store.stage(SCHEDULE_TOPIC, level - 1, Draft(body, properties, 1_000, BORN, due_ms))
             place = (SCHEDULE_TOPIC, level - 1, placed.queue_offset, placed.physical_offset)
             self._note(*place, body, properties, keys)
 
@@ -198,10 +194,7 @@ class Driver:
         properties += b"WIDE\x01" + b"w" * size + b"\x02"
 
         def stage() -> None:
-            placed = self.store.stage(
-                "Alpha", 0, body=body, properties=properties, tags_code=tags_code(TAGS),
-                born_timestamp_ms=1_000, born_host=BORN,
-            )  # fmt: skip
+            placed = self.store.stage("Alpha", 0, Draft(body, properties, 1_000, BORN, tags_code(TAGS)))
             self._note("Alpha", 0, placed.queue_offset, placed.physical_offset, body, properties, keys)
 
         self._put(stage, False)
@@ -220,9 +213,8 @@ class Driver:
     def _stage(self, topic: str, queue_id: int, size: int, *, keyed: bool, sys_flag: int = 0) -> None:
         body, properties, keys = self._content(size, keyed=keyed)
         placed = self.store.stage(
-            topic, queue_id, body=body, properties=properties, tags_code=tags_code(TAGS), sys_flag=sys_flag,
-            born_timestamp_ms=1_000, born_host=BORN,
-        )  # fmt: skip
+            topic, queue_id, Draft(body, properties, 1_000, BORN, tags_code(TAGS), sys_flag=sys_flag)
+        )
         self._note(topic, queue_id, placed.queue_offset, placed.physical_offset, body, properties, keys, sys_flag)
 
     def _note(

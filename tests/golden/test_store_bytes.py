@@ -13,6 +13,7 @@ import zstandard
 from xxhash import xxh3_64_hexdigest
 
 from pymq.clock import ManualClock
+from pymq.model.draft import Draft
 from pymq.model.javahash import index_key_hash
 from pymq.model.record import decode_record, encode_message
 from pymq.store.disk.fs import RealFiles
@@ -77,17 +78,25 @@ def files() -> MemoryFiles:
     store.open()
     assert files.read_bytes(f"{ROOT}/abort") == b"pymq"
     store.stage(
-        "T", 1, body=b"hi", properties=b"TAGS\x01a\x02KEYS\x01k\x02", tags_code=97, flag=7, reconsume_times=2,
-        prepared_transaction_offset=3, born_timestamp_ms=1_600_000_000_000, born_host=BORN,
-    )  # fmt: skip
+        "T",
+        1,
+        Draft(
+            b"hi",
+            b"TAGS\x01a\x02KEYS\x01k\x02",
+            1_600_000_000_000,
+            BORN,
+            97,
+            7,
+            reconsume_times=2,
+            prepared_transaction_offset=3,
+        ),
+    )
     store.commit()
     clock.advance(LATER_MS - STORE_MS)
-    store.stage(
-        LONG_TOPIC, 0, body=b"", properties=b"", tags_code=0, born_timestamp_ms=1_600_000_000_000, born_host=BORN_V6
-    )
-    store.stage("T", 1, body=b"hi", properties=b"UNIQ_KEY\x01U\x02", tags_code=-1, born_timestamp_ms=0, born_host=BORN)
+    store.stage(LONG_TOPIC, 0, Draft(b"", b"", 1_600_000_000_000, BORN_V6))
+    store.stage("T", 1, Draft(b"hi", b"UNIQ_KEY\x01U\x02", 0, BORN, -1))
     store.commit()
-    store.stage("T", 2, body=b"x" * 60, properties=b"", tags_code=0, born_timestamp_ms=0, born_host=BORN)
+    store.stage("T", 2, Draft(b"x" * 60, b"", 0, BORN))
     store.commit()
     store.close()
     return files

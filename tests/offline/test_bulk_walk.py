@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pymq.clock import ManualClock
+from pymq.model.draft import Draft
 from pymq.offline.bulk_walk import walk_bulk
 from pymq.offline.log_walk import Block, walk
 from pymq.store.disk.fs import RealFiles
@@ -69,9 +70,7 @@ def test_records_that_the_column_reader_leaves_out(tmp_path: Path) -> None:
     ]
     for number in range(200):
         what = {"born_host": BORN, "properties": b"", **(odd[number // 20 % 4] if number % 20 == 7 else {})}
-        store.stage(
-            "%RETRY%" + "g" * 130 * (number == 90), 0, body=b"b%d" % number, tags_code=0, born_timestamp_ms=1, **what
-        )
+        store.stage("%RETRY%" + "g" * 130 * (number == 90), 0, Draft(b"b%d" % number, born_timestamp_ms=1, **what))
     store.commit()
     store.close()
     log = tmp_path / "s" / "commitlog" / f"{0:020d}"

@@ -10,6 +10,7 @@ import pytest
 
 from pymq.model import sysflag
 from pymq.model.compression import compress_body
+from pymq.model.draft import Draft
 from pymq.offline.dump import CLOCK_SLACK_MS, DumpedMessages, DumpSelection, as_row
 from pymq.store.disk.fs import RealFiles
 from tests.offline.support import GOLDEN_NAMES, flip, log_place, opened, records, small_store, unpack, write_at
@@ -94,9 +95,7 @@ def test_a_body_that_cannot_be_inflated_is_null_and_reported(tmp_path: Path) -> 
     store = make_store(RealFiles(), root=str(tmp_path / "s"))
     store.open()
     flags = sysflag.COMPRESSED | sysflag.COMPRESSION_ZLIB
-    store.stage(
-        "orders", 0, body=b"no zlib", properties=b"", tags_code=0, born_timestamp_ms=1, born_host=BORN, sys_flag=flags
-    )
+    store.stage("orders", 0, Draft(b"no zlib", b"", 1, BORN, 0, sys_flag=flags))
     store.commit()
     store.close()
     rows, complaints, messages = dumped(tmp_path / "s")
@@ -110,9 +109,7 @@ def test_all_bodies_together_inflate_to_no_more_than_a_multiple_of_their_message
     store.open()
     body, flags = compress_body(bytes(1_000_000), "zlib")
     for _ in range(80):
-        store.stage(
-            "bombs", 0, body=body, properties=b"", tags_code=0, born_timestamp_ms=1, born_host=BORN, sys_flag=flags
-        )
+        store.stage("bombs", 0, Draft(body, b"", 1, BORN, 0, sys_flag=flags))
         store.commit()
     store.close()
     complaints: list[str] = []

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pymq.clock import ManualClock
+from pymq.model.draft import Draft
 from pymq.model.record import encode_record
 from pymq.offline.log_walk import RECORD_BYTES_MAX, WINDOW_BYTES, Block, Damaged, LogEnd, Step, walk
 from pymq.store.disk.fs import RealFiles
@@ -164,9 +165,7 @@ def test_the_crc_over_the_whole_record_is_checked(tmp_path: Path) -> None:
     store = make_store(RealFiles(), ManualClock(), str(tmp_path / "s"))
     store.open()
     for _ in range(3):
-        store.stage(
-            "orders", 0, body=b"b", properties=properties, tags_code=97, born_timestamp_ms=1, born_host=bytes(8)
-        )
+        store.stage("orders", 0, Draft(b"b", properties, 1, bytes(8), 97))
     store.commit()
     store.close()
     path = tmp_path / "s" / "commitlog" / f"{0:020d}"

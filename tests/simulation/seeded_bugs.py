@@ -194,7 +194,7 @@ BUGS = (
     # -- transactions
     Bug("a start finds no open transactions", Seam(Transactions.start, does_nothing), ("deal 1",)),
     Bug("a half message goes to its target at once",
-        Text(Transactions.put_half, "HALF_TOPIC,\n        TRANSACTION_QUEUE_ID,", "topic,\n        queue_id,"),
+        Text(Transactions.put_half, "HALF_TOPIC, TRANSACTION_QUEUE_ID", "topic, queue_id"),
         ("deal 1",)),
     Bug("producers are never asked", Seam(TransactionChecks.tick, does_nothing), ("deal 1",)),
     # -- timer messages

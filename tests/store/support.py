@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pymq.clock import ManualClock
+from pymq.model.draft import Draft
 from pymq.model.javahash import tags_code
 from pymq.model.record import StoredMessage, decode_records
 from pymq.store.disk.fs import Files
@@ -40,15 +41,7 @@ def stage(store: MessageStore, topic: str, queue_id: int, body: bytes, tags: str
         properties += b"TAGS\x01" + tags.encode() + b"\x02"
     if keys:
         properties += b"KEYS\x01" + keys.encode() + b"\x02"
-    return store.stage(
-        topic,
-        queue_id,
-        body=body,
-        properties=properties,
-        tags_code=tags_code(tags),
-        born_timestamp_ms=1_000,
-        born_host=BORN,
-    )
+    return store.stage(topic, queue_id, Draft(body, properties, 1_000, BORN, tags_code(tags)))
 
 
 def put(store: MessageStore, topic: str, queue_id: int, body: bytes, tags: str = "", keys: str = "") -> Placed:

@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from pymq.clock import ManualClock
 from pymq.errors import StoreUnavailableError
+from pymq.model.draft import Draft
 from pymq.model.inner_batch import unwrapped
 from pymq.model.javahash import tags_code
 from pymq.model.record import decode_records, encode_batch_entry
@@ -50,9 +51,8 @@ def stage_batch(store: MessageStore, topic: str, queue_id: int, bodies: list[byt
     body = b"".join(encode_batch_entry(each, b"UNIQ_KEY\x01%b\x02" % each) for each in bodies)
     properties = b"UNIQ_KEY\x01batch%b\x02" % bodies[0] + (b"TAGS\x01%b\x02" % tag.encode() if tag else b"")
     return store.stage_inner(
-        topic, queue_id, body=body, properties=properties, message_count=len(bodies), born_timestamp_ms=1,
-        born_host=b"\x7f\0\0\1\0\0\0\1",
-    )  # fmt: skip
+        topic, queue_id, Draft(body, properties, 1, b"\x7f\0\0\1\0\0\0\1"), message_count=len(bodies)
+    )
 
 
 class BatchMachine(RuleBasedStateMachine):

@@ -8,6 +8,7 @@ import pytest
 
 from pymq.clock import ManualClock
 from pymq.errors import CorruptRecordError, NotFoundError
+from pymq.model.draft import Draft
 from pymq.model.layout import PLACEHOLDER_CODE
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.replica import follower as following
@@ -239,7 +240,7 @@ def test_one_odd_offset_is_skipped() -> None:
 def with_offsets(queue_offsets: list[int]) -> MessageStore:
     """Return a master's log whose records have these queue offsets."""
     master = opened()
-    master.stage("T", 0, body=b"", properties=b"", tags_code=0, born_timestamp_ms=1, born_host=BORN)
+    master.stage("T", 0, Draft(b"", b"", 1, BORN))
     master._appender.drop_staged()
     queue = master._queues.get("T", 0)
     assert queue is not None

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from pymq.clock import ManualClock
 from pymq.errors import SearchLimitError
+from pymq.model.draft import Draft
 from pymq.model.javahash import index_key_hash
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.dispatch.bulk_dispatch import record_keys
@@ -177,9 +178,7 @@ def test_messages_are_found_by_unique_key_and_by_each_word(count: int) -> None:
     store.open()
     for i in range(count):
         properties = b"UNIQ_KEY\x01U%d\x02KEYS\x01all w%d\x02A\x01b\x02" % (i, i)
-        store.stage(
-            "T", i % 2, body=b"%d" % i, properties=properties, tags_code=0, born_timestamp_ms=0, born_host=b"\0" * 8
-        )
+        store.stage("T", i % 2, Draft(b"%d" % i, properties, 0, b"\0" * 8, 0))
         store.commit()
         clock.advance(1000)
     for i in (0, count // 2, count - 1):

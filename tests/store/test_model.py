@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from pymq.clock import ManualClock
 from pymq.errors import StoreUnavailableError
+from pymq.model.draft import Draft
 from pymq.model.javahash import tags_code
 from pymq.model.record import decode_records
 from pymq.store.disk.memory_fs import MemoryFiles
@@ -61,13 +62,14 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(topic=TOPICS, queue_id=QUEUES, sizes=st.lists(SIZES, min_size=1, max_size=6))
     def send_batch(self, topic: str, queue_id: int, sizes: list[int]) -> None:
-        entries = []
+        drafts = []
         for size in sizes:
             self.number += 1
-            entries.append((self.number, b"%06d." % self.number + b"." * size, b"KEYS\x01k%d\x02" % self.number, 0))
-        placed = self.store.stage_many(topic, queue_id, entries, born_timestamp_ms=1, born_host=b"\x7f\0\0\1\0\0\0\1")
+            body, properties = b"%06d." % self.number + b"." * size, b"KEYS\x01k%d\x02" % self.number
+            drafts.append(Draft(body, properties, 1, b"\x7f\0\0\1\0\0\0\1", flag=self.number))
+        placed = self.store.stage_many(topic, queue_id, drafts)
         self.store.commit()
-        self._answer(topic, queue_id, [(e[1], f"k{e[0]}", p) for e, p in zip(entries, placed, strict=True)])
+        self._answer(topic, queue_id, [(d.body, f"k{d.flag}", p) for d, p in zip(drafts, placed, strict=True)])
 
     def _stage(self, topic: str, queue_id: int, size: int, keyed: bool) -> tuple[bytes, str, Placed]:
         self.number += 1

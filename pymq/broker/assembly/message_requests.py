@@ -22,6 +22,7 @@ from pymq.broker.handlers.replies import ReplyHandlers
 from pymq.broker.handlers.send import SendHandlers
 from pymq.broker.messages.resends import Resends
 from pymq.broker.metadata.metadata import Metadata
+from pymq.broker.pop.hand_out import HandOut
 from pymq.broker.replication.read_advice import ReadAdvice
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.runtime import Runtime
@@ -101,10 +102,7 @@ class MessageRequests:
             store=store,
             expressions=messages.expressions,
             writer=messages.writer,
-            popper=pop.popper,
-            revive_log=pop.revive_log,
-            turn_acks=pop.turn_acks,
-            ordered_queues=pop.ordered_queues,
+            hand_out=HandOut(pop.popper, pop.revive_log, pop.turn_acks, pop.ordered_queues),
             wake_in=lambda delay_ms: hasten_job(POP_JOB, delay_ms),
         )
         self.pop_polls = self.pops.polls

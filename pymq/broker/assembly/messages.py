@@ -18,7 +18,6 @@ from pymq.broker.transactions.checks import TransactionChecks
 from pymq.broker.transactions.transactions import Transactions
 from pymq.broker.upkeep.flusher import Flusher
 from pymq.broker.work.jobs import TICK_PERIOD_MS, HastenJob, Job
-from pymq.config.values import SYNC_FLUSH
 from pymq.store.store import MessageStore
 from pymq.store.timer.timer_store import TimerStore
 
@@ -61,9 +60,6 @@ class Messages:
         self.writer = Writer(
             runtime,
             store=store,
-            cluster=runtime.config.broker_cluster_name,
-            delay_levels_ms=list(runtime.config.delay_level_ms.values()),
-            sync_flush=lambda: runtime.config.flush_disk_type == SYNC_FLUSH and not copies.counts_own_disk,
             request_sync=self.flusher.request,
             copies=copies,
             waiting_answers=self.waiting_answers,

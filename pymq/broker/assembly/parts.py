@@ -82,7 +82,6 @@ class BrokerParts:
             store_host=runtime.store_host,
         )
         tables = place.tables(runtime, is_master=role.is_master)
-        self.share_deletions = tables.metadata.share_deletions
         self.metadata = metadata = Metadata(
             runtime,
             is_master=role.is_master,

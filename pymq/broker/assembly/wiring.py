@@ -31,7 +31,7 @@ from pymq.broker.handlers.transactions import TransactionHandlers
 from pymq.broker.replication.roles.promotion import RoleRequests
 from pymq.broker.replication.roles.write_fence import fenced
 from pymq.broker.replication.slave.rules import leave_to_master, refusal_text, refusing
-from pymq.broker.report.replication_status import StatusReport, TruncationHistory
+from pymq.broker.report.replication_status import AskedForStatus, StatusReport, TruncationHistory
 from pymq.broker.report.runtime_info import RuntimeInfo
 from pymq.broker.request_row import Row, Rule
 from pymq.broker.routes import broker_rows
@@ -106,7 +106,6 @@ def make_handlers(parts: BrokerParts) -> Handlers:
             store=store,
             writer=messages.writer,
             when_registered=parts.registration_requests.when_registered,
-            share_deletions=parts.share_deletions,
         ),
         groups_admin=GroupAdminHandlers(runtime, metadata=metadata, revive_log=parts.pop.revive_log, stats=stats),
         connections=ConnectionHandlers(runtime, clients=metadata.clients),
@@ -187,12 +186,14 @@ def _status_report(parts: BrokerParts) -> StatusReport:
         role=parts.role,
         sync_mode=replication.sync_mode,
         side=parts.side,
-        epoch_history=lambda: replication.epoch_file.history,
         truncations=TruncationHistory(parts.runtime.files, parts.runtime.root),
-        troubles=lambda: [*monitor.troubles, tail_recovery.fenced_for],
-        recovered_tail=lambda: tail_recovery.recovered_tail,
-        end_in_doubt=lambda: tail_recovery.may_lack_confirmed(has_caught_up=parts.side.has_caught_up),
-        master_role=lambda: replication.master_role.name,
-        second_master=lambda: monitor.second_master_address,
-        raft=lambda: parts.raft,
+        asked=AskedForStatus(
+            epoch_history=lambda: replication.epoch_file.history,
+            troubles=lambda: [*monitor.troubles, tail_recovery.fenced_for],
+            recovered_tail=lambda: tail_recovery.recovered_tail,
+            end_in_doubt=lambda: tail_recovery.may_lack_confirmed(has_caught_up=parts.side.has_caught_up),
+            master_role=lambda: replication.master_role.name,
+            second_master=lambda: monitor.second_master_address,
+            raft=lambda: parts.raft,
+        ),
     )

@@ -45,16 +45,20 @@ def sent_frame(
     template: AnswerTemplate,
     is_json: bool,
     opaque: int,
-    ids: tuple[bytes | int, ...],
+    ids: tuple[bytes, int] | tuple[bytes],
     queue_id: int,
     queue_offset: int,
-    *texts: bytes,
+    texts: tuple[bytes, ...],
 ) -> bytes:
-    """Return the answer to a send. ``ids``: the values of its message ids; ``texts``: those that the template has."""
+    """Return the answer to a send. ``texts``: those that the template has.
+
+    ``ids``: the store's host and the physical offset of the one message, or the joined message ids of a batch.
+    """
     if is_json:
         return template.json((*ids, queue_id, queue_offset, *texts, opaque))
     number, offset = b"%d" % queue_id, b"%d" % queue_offset
-    values = (*ids, len(number), number, len(offset), offset)
+    sized = (len(ids[0]).to_bytes(4, "big"), *ids) if len(ids) == 1 else ids
+    values = (*sized, len(number), number, len(offset), offset)
     if len(texts) == 1:
         return template.binary(opaque, (*values, len(texts[0]), *texts))
     return template.binary(opaque, (*values, *(part for text in texts for part in (len(text), text))))

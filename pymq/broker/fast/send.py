@@ -11,12 +11,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pymq.broker.fast.answers import SENT, SENT_BATCH, SENT_INNER, SENT_KEYLESS, SENT_TIMER, sent_frame
-from pymq.broker.fast.header import BinaryTemplates, SendHead, decode_json_send, decode_signed_json_send
+from pymq.broker.fast.header import BinaryTemplates, SendExt, SendHead, decode_json_send, decode_signed_json_send
 from pymq.broker.fast.signed_header import SignedBinaryTemplates
 from pymq.broker.runtime import Runtime
 from pymq.config.values import SYNC_FLUSH, SYNC_MASTER
 from pymq.errors import StoreError
 from pymq.model import sysflag
+from pymq.model.draft import Draft
 from pymq.model.inner_batch import INNER_PROPERTIES_SIZE_MAX_BYTES, own_properties, sized_entries
 from pymq.model.javahash import tags_code
 from pymq.model.layout import HOST_V4_SIZE_BYTES, SENT_PROPERTIES_MAX_BYTES, STORED_AGAIN_MAX_BYTES
@@ -25,6 +26,7 @@ from pymq.model.sysflag import contradiction
 from pymq.model.tables import PERM_WRITE
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import FLAG_ONEWAY, SERIALIZE_JSON
+from pymq.wire.frame_templates import AnswerTemplate
 
 if TYPE_CHECKING:
     from pymq.broker.fast.secured import SendCheck
@@ -50,6 +52,8 @@ _UNIQUE = b"UNIQ_KEY\x01"
 _SEPARATOR = 2  # closes a property
 
 _NO_TRANSACTION = ~sysflag.TRANSACTION_MASK
+# What an answer says: its template, the message ids, the first queue offset, and the template's texts. See sent_frame.
+Sent = tuple[AnswerTemplate, tuple[bytes, int] | tuple[bytes], int, tuple[bytes, ...]]
 ONE, BATCH = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
 
 
@@ -73,7 +77,6 @@ class FastSends:
         self._writer = writer
         self._stager = stager
         self._stage = stager.stage
-        self._stage_inner = stager.stage_inner
         self._targets = targets
         self._timer_puts = timer_puts
         self._halves = halves
@@ -101,24 +104,23 @@ class FastSends:
                 head = self._decode_json(payload[4:body_at])
             except (ValueError, RecursionError):
                 return False
+        elif (found := self._binary.decode(payload, body_at)) is None:
+            return False
         else:
-            found = self._binary.decode(payload, body_at)
-            if found is None:
-                return False
             head = found
         if self._check is not None and not self._check.allows(connection, payload, body_at, head):
             return False
         ext = head.extFields
         properties = ext.properties
+        body_size, host, config = len(payload) - body_at, connection.host_bytes, self._config
         if (
             ext.reconsume_times
             or (ext.sys_flag and contradiction(ext.sys_flag))
-            or not 0 < len(payload) - body_at <= self._config.max_message_size_bytes
-            or len(payload) - body_at > self._body_max_bytes
+            or not 0 < body_size <= config.max_message_size_bytes
+            or body_size > self._body_max_bytes
             or _DELAY in properties
-            or _RESEND in properties
-            or not self._config.broker_permission & PERM_WRITE
-            or len(connection.host_bytes) != HOST_V4_SIZE_BYTES
+            or not config.broker_permission & PERM_WRITE
+            or len(host) != HOST_V4_SIZE_BYTES
         ):
             return False
         raw = properties.encode()
@@ -127,9 +129,11 @@ class FastSends:
         # The last property of that name counts, as in the plain parser.
         at = raw.rfind(_UNIQUE)
         # UNIQ_KEY has the only underscore of most messages.
-        underscore = properties.find("_")
-        if underscore >= 0 and (at < 0 or underscore != properties.rfind("_")) and has_broker_word(properties):
-            return False
+        underscore, waits = properties.find("_"), False
+        if underscore >= 0 and (at < 0 or underscore != properties.rfind("_")):
+            if _RESEND in properties or has_broker_word(properties):
+                return False
+            waits = _TIMER in properties or _HALF in properties
         if at >= 0:
             unique_key = raw[at + 9 : raw.find(b"\x02", at)]
             if not unique_key.isalnum() or (at and raw[at - 1] != _SEPARATOR):
@@ -139,199 +143,105 @@ class FastSends:
         else:
             unique_key = self._ids.next_id().encode()
             raw += _UNIQUE + unique_key + b"\x02"
+        draft = Draft(
+            b"" if kind == BATCH else payload[body_at:], raw + self._enrichment, ext.born_timestamp_ms, host, 0,
+            ext.flag, ext.sys_flag & _NO_TRANSACTION, raw,
+        )  # fmt: skip
         try:
-            if _TIMER in properties or _HALF in properties:
-                return (
-                    kind == ONE
-                    and not ext.batch
-                    and self._waiting(connection, payload[body_at:], head, raw, unique_key, is_json)
-                )
-            if kind == ONE and not ext.batch:
-                return self._one(connection, payload[body_at:], head, raw, unique_key, is_json)
-            if kind != BATCH:
+            if kind == BATCH:
+                placed = None if waits else self._many(ext, draft, unique_key, payload, body_at)
+            elif ext.batch:
                 return False
-            inner = self._targets.get_inner((ext.topic, ext.queue_id))
-            if inner is not None:
-                return self._inner(inner, connection, payload, body_at, head, raw, unique_key, is_json)
-            return self._batch(connection, payload, body_at, head, raw, unique_key, is_json)
+            else:
+                placed = self._waiting(ext, draft, unique_key) if waits else self._one(ext, draft, unique_key)
         except StoreError:
             return False  # nothing is staged: the plain path meets the same error and answers with it
-
-    def _one(
-        self,
-        connection: Connection,
-        body: bytes,
-        head: SendHead,
-        raw: bytes,
-        unique_key: bytes,
-        is_json: bool,
-    ) -> bool:
-        ext = head.extFields
-        target = self._targets.get((ext.topic, ext.queue_id)) or self._targets.find(ext.topic, ext.queue_id)
-        code = 0
-        at = raw.rfind(_TAGS)
-        if at >= 0:
-            tags = raw[at + 5 : raw.find(b"\x02", at)]
-            if not tags or (at and raw[at - 1] != _SEPARATOR):
-                return False
-            code = tags_code(tags.decode())
-        stored = raw + self._enrichment
-        if target is None or len(stored) > SENT_PROPERTIES_MAX_BYTES:
+        if placed is None:
             return False
-        queue = target.queue
-        queue_offset = queue.next_offset
-        physical_offset, size = self._stage(
-            queue,
-            body,
-            stored,
-            raw,
-            code,
-            ext.flag,
-            ext.sys_flag & _NO_TRANSACTION,
-            ext.born_timestamp_ms,
-            connection.host_bytes,
-        )
-        target.meter.add(1, size)
-        self._writer.staged_count += 1
         self.count += 1
         if head.flag & FLAG_ONEWAY:
             return True
-        ids = self._host_hex, physical_offset
-        frame = sent_frame(SENT, is_json, head.opaque, ids, queue.queue_id, queue_offset, unique_key)
-        self._hold(connection, frame, raw)
-        return True
-
-    def _hold(self, connection: Connection, frame: bytes, raw: bytes) -> None:
-        """Do as :meth:`Writer.hold`, in a third of the time."""
-        config = self._config
-        waits = config.flush_disk_type == SYNC_FLUSH or config.broker_role == SYNC_MASTER
-        held = None if waits else self._writer.held.get(connection)
+        template, ids, queue_offset, texts = placed
+        frame = sent_frame(template, is_json, head.opaque, ids, ext.queue_id, queue_offset, texts)
+        # As Writer.hold, in a third of the time.
+        held = (
+            None
+            if config.flush_disk_type == SYNC_FLUSH or config.broker_role == SYNC_MASTER
+            else self._writer.held.get(connection)
+        )
         if held is not None:
             held.append(frame)
         else:
             self._writer.hold(connection, frame, raw)
-
-    def _waiting(
-        self,
-        connection: Connection,
-        body: bytes,
-        head: SendHead,
-        raw: bytes,
-        unique_key: bytes,
-        is_json: bool,
-    ) -> bool:
-        """Take a message that waits in a system topic: for its time, or for the end of its transaction."""
-        ext = head.extFields
-        if b"TRAN_MSG\x01" in raw:
-            put = self._halves.put(connection, body, ext, raw, unique_key)
-        else:
-            put = self._timer_puts.put(connection, body, ext, raw, unique_key)
-        if put is None:
-            return False
-        self.count += 1
-        if head.flag & FLAG_ONEWAY:
-            return True
-        physical_offset, queue_offset, handle = put
-        template, texts = (SENT_TIMER, (unique_key, handle)) if handle else (SENT, (unique_key,))
-        ids = self._host_hex, physical_offset
-        frame = sent_frame(template, is_json, head.opaque, ids, ext.queue_id, queue_offset, *texts)
-        self._hold(connection, frame, raw)
         return True
 
-    def _batch(
-        self,
-        connection: Connection,
-        payload: bytes,
-        body_at: int,
-        head: SendHead,
-        raw: bytes,
-        unique_key: bytes,
-        is_json: bool,
-    ) -> bool:
-        ext = head.extFields
+    def _one(self, ext: SendExt, draft: Draft, unique_key: bytes) -> Sent | None:
+        target = self._targets.get((ext.topic, ext.queue_id)) or self._targets.find(ext.topic, ext.queue_id)
+        raw = draft.keyed
+        at = raw.rfind(_TAGS)
+        if at >= 0:
+            tags = raw[at + 5 : raw.find(b"\x02", at)]
+            if not tags or (at and raw[at - 1] != _SEPARATOR):
+                return None
+            draft.tags_code = tags_code(tags.decode())
+        if target is None or len(draft.properties) > SENT_PROPERTIES_MAX_BYTES:
+            return None
+        queue = target.queue
+        queue_offset = queue.next_offset
+        physical_offset, size = self._stage(queue, draft)
+        target.meter.add(1, size)
+        self._writer.staged_count += 1
+        return SENT, (self._host_hex, physical_offset), queue_offset, (unique_key,)
+
+    def _waiting(self, ext: SendExt, draft: Draft, unique_key: bytes) -> Sent | None:
+        """Take a message that waits in a system topic: for its time, or for the end of its transaction."""
+        put = self._halves.put if b"TRAN_MSG\x01" in draft.keyed else self._timer_puts.put
+        placed = put(ext, draft, unique_key)
+        if placed is None:
+            return None
+        physical_offset, queue_offset, handle = placed
+        template, texts = (SENT_TIMER, (unique_key, handle)) if handle else (SENT, (unique_key,))
+        return template, (self._host_hex, physical_offset), queue_offset, texts
+
+    def _many(self, ext: SendExt, draft: Draft, unique_key: bytes, payload: bytes, body_at: int) -> Sent | None:
+        """Take a batch: as its messages, or as one record in a batch queue."""
         place = ext.topic, ext.queue_id
         target = self._targets.get(place)
         if target is None:
-            inner = self._targets.find_inner(*place)
+            inner = self._targets.get_inner(place) or self._targets.find_inner(*place)
             if inner is not None:
-                return self._inner(inner, connection, payload, body_at, head, raw, unique_key, is_json)
+                return self._inner(inner, draft, unique_key, payload, body_at)
             target = self._targets.find(*place)
-        if target is None:
-            return False
-        if _TAGS in raw or _KEYS in raw:
-            return False
-        shared = raw + self._enrichment
+        if target is None or _TAGS in draft.keyed or _KEYS in draft.keyed:
+            return None
+        draft.body = payload[body_at:]
         queue = target.queue
         queue_offset = queue.next_offset
-        placed = self._stager.stage_batch(
-            queue,
-            payload[body_at:],
-            shared,
-            ext.sys_flag & _NO_TRANSACTION,
-            ext.born_timestamp_ms,
-            connection.host_bytes,
-            self._config.batch_count_max,
-            _UNUSUAL_BYTES,
-        )
+        placed = self._stager.stage_batch(queue, draft, self._config.batch_count_max, _UNUSUAL_BYTES)
         if placed is None:
-            return False
+            return None
         offsets, size = placed
         target.meter.add(len(offsets), size)
         self._writer.staged_count += len(offsets)
-        self.count += 1
-        if head.flag & FLAG_ONEWAY:
-            return True
         message_ids = ((self._host_hex + b"%016X,") * len(offsets) % tuple(offsets))[:-1]
-        ids = (message_ids,) if is_json else (len(message_ids).to_bytes(4, "big"), message_ids)
         template, texts = (SENT_BATCH, (unique_key,)) if unique_key else (SENT_KEYLESS, ())
-        frame = sent_frame(template, is_json, head.opaque, ids, queue.queue_id, queue_offset, *texts)
-        self._hold(connection, frame, raw)
-        return True
+        return template, (message_ids,), queue_offset, texts
 
-    def _inner(
-        self,
-        target: InnerTarget,
-        connection: Connection,
-        payload: bytes,
-        body_at: int,
-        head: SendHead,
-        raw: bytes,
-        unique_key: bytes,
-        is_json: bool,
-    ) -> bool:
-        """Do as :meth:`_batch` for a batch that stays one record. Its body stays where it is in the payload."""
-        ext = head.extFields
+    def _inner(self, target: InnerTarget, draft: Draft, unique_key: bytes, payload: bytes, body_at: int) -> Sent | None:
+        """Do as :meth:`_many` for a batch that stays one record. Its body stays where it is in the payload."""
         if not unique_key:
-            return False
+            return None
         if payload.find(_L, body_at) >= 0 or payload.find(_M, body_at) >= 0:
             count, own_size, owns = own_properties(payload, body_at)
             if (_L in owns or _M in owns) and any(unusual in owns for unusual in _UNUSUAL_BYTES):
-                return False
+                return None
         else:
             count, own_size = sized_entries(payload, body_at)
-        stored = raw + self._enrichment
-        longest = len(stored) + max(own_size, INNER_PROPERTIES_SIZE_MAX_BYTES)
+        longest = len(draft.properties) + max(own_size, INNER_PROPERTIES_SIZE_MAX_BYTES)
         if not 0 < count <= self._config.batch_count_max or longest > SENT_PROPERTIES_MAX_BYTES:
-            return False
-        queue = target.queue
-        physical_offset, size, queue_offset = self._stage_inner(
-            queue,
-            memoryview(payload)[body_at:],
-            stored,
-            raw,
-            ext.flag,
-            ext.sys_flag & _NO_TRANSACTION,
-            ext.born_timestamp_ms,
-            connection.host_bytes,
-            count,
-        )
+            return None
+        draft.body = memoryview(payload)[body_at:]
+        physical_offset, size, queue_offset = self._stager.stage_inner(target.queue, draft, count)
         target.meter.add(count, size)
         self._writer.staged_count += count
-        self.count += 1
-        if head.flag & FLAG_ONEWAY:
-            return True
-        ids = self._host_hex, physical_offset
-        texts = unique_key, unique_key
-        frame = sent_frame(SENT_INNER, is_json, head.opaque, ids, queue.queue_id, queue_offset, *texts)
-        self._hold(connection, frame, raw)
-        return True
+        return SENT_INNER, (self._host_hex, physical_offset), queue_offset, (unique_key, unique_key)

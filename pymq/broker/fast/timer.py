@@ -11,7 +11,6 @@ from binascii import b2a_base64
 from typing import TYPE_CHECKING
 
 from pymq.broker.timers.timer_puts import UNLIMITED_COUNT
-from pymq.model import sysflag
 from pymq.model.javahash import tags_code
 from pymq.model.layout import SENT_PROPERTIES_MAX_BYTES
 from pymq.model.names import TIMER_TOPIC
@@ -24,10 +23,9 @@ if TYPE_CHECKING:
     from pymq.broker.timers.timer_service import TimerService
     from pymq.clock import Clock
     from pymq.config import BrokerConfig
-    from pymq.net.server import Connection
+    from pymq.model.draft import Draft
     from pymq.store.store import PlainStager
 
-_NO_TRANSACTION = ~sysflag.TRANSACTION_MASK
 _SIZE_MAX_BYTES = SENT_PROPERTIES_MAX_BYTES - ADDED_BYTES_MAX
 _TAGS = b"TAGS\x01"
 _SEPARATOR = 2  # closes a property
@@ -59,15 +57,13 @@ class FastTimerPuts:
         self._known: dict[tuple[Target, int], tuple[bytes, bytes]] = {}
         self._delays: dict[bytes, tuple[bool, int]] = {}  # durations by their property
 
-    def put(
-        self, connection: Connection, body: bytes, ext: SendExt, raw: bytes, unique_key: bytes
-    ) -> tuple[int, int, bytes] | None:
+    def put(self, ext: SendExt, draft: Draft, unique_key: bytes) -> tuple[int, int, bytes] | None:
         """Stage the message; return its physical offset, its offset in the wheel's topic, and its recall handle.
 
-        The handle is empty for a message that can't be recalled. None when the plain path must decide, and nothing is
-        staged. Raises StoreError.
+        FastSends makes the draft; its properties become those of the waiting message. The handle is empty for a message
+        that can't be recalled. None when the plain path must decide, and nothing is staged. Raises StoreError.
         """
-        topic, config = ext.topic, self._config
+        raw, topic, config = draft.keyed, ext.topic, self._config
         target = self._targets.get((topic, ext.queue_id)) or self._targets.find(topic, ext.queue_id)
         wheel = self._targets.waiting_queue(TIMER_TOPIC)
         at = raw.find(b"TIMER_")
@@ -94,18 +90,15 @@ class FastTimerPuts:
         properties = raw + added
         if not 0 < deliver_ms - now_ms <= config.timer_max_delay_s * 1000 or len(properties) > _SIZE_MAX_BYTES:
             return None
-        code = 0
         at = raw.rfind(_TAGS)
         if at >= 0:
             tags = raw[at + 5 : raw.find(b"\x02", at)]
             if not tags or (at and raw[at - 1] != _SEPARATOR):
                 return None
-            code = tags_code(tags.decode())
+            draft.tags_code = tags_code(tags.decode())
         queue_offset = wheel.next_offset
-        physical_offset, size = self._stage(
-            wheel, body, properties, raw, code, ext.flag, ext.sys_flag & _NO_TRANSACTION, ext.born_timestamp_ms,
-            connection.host_bytes,
-        )  # fmt: skip
+        draft.properties = properties
+        physical_offset, size = self._stage(wheel, draft)
         self._service.note_put(queue_offset, physical_offset, size, topic, deliver_ms, now_ms)
         target.meter.add(1, size)
         self._writer.staged_count += 1

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from pymq.broker.messages.writer import Writer
     from pymq.broker.stats.stats_manager import StatsManager
     from pymq.broker.transactions.transactions import Transactions
+    from pymq.model.draft import Draft
     from pymq.net.server import Connection
     from pymq.store.store import MessageStore, PlainStager
 
 _TRUE = b"TRAN_MSG\x01true\x02"
 _SEPARATOR = 2  # closes a property
-_NO_TRANSACTION = ~sysflag.TRANSACTION_MASK
 _SIZE_MAX_BYTES = SENT_PROPERTIES_MAX_BYTES - ADDED_LATER_BYTES
 _FORMS = head_forms(RequestCode.END_TRANSACTION, EndTransactionHeader)
 
@@ -57,15 +57,15 @@ class FastHalves:
         self._stats = stats
         self._enrichment = writer.enrichment
 
-    def put(
-        self, connection: Connection, body: bytes, ext: SendExt, raw: bytes, unique_key: bytes
-    ) -> tuple[int, int, bytes] | None:
+    def put(self, ext: SendExt, draft: Draft, unique_key: bytes) -> tuple[int, int, bytes] | None:
         """Stage the message; return its physical offset, its offset in the half topic's queue, and no handle.
 
-        None when the plain path must decide, and nothing is staged. Raises StoreError.
+        FastSends makes the draft; its properties become those of the half message. None when the plain path must
+        decide, and nothing is staged. Raises StoreError.
         """
         topic, queue_id, transactions = ext.topic, ext.queue_id, self._transactions
         target = self._targets.get((topic, queue_id)) or self._targets.find(topic, queue_id)
+        raw = draft.keyed
         at = raw.find(_TRUE)
         if (
             target is None
@@ -88,17 +88,11 @@ class FastHalves:
         queue = self._targets.waiting_queue(HALF_TOPIC)
         if group is None or queue is None or len(properties) > _SIZE_MAX_BYTES:
             return None
-        queue_offset, sys_flag, code = queue.next_offset, ext.sys_flag & _NO_TRANSACTION, tags_code_of(raw)
-        physical_offset, size = self._stager.stage(
-            queue, body, properties, raw, code, ext.flag, sys_flag, ext.born_timestamp_ms, connection.host_bytes
-        )
+        draft.properties, draft.tags_code = properties, tags_code_of(raw)
+        queue_offset = queue.next_offset
+        physical_offset, size = self._stager.stage(queue, draft)
         half = transactions.begin(queue_offset, physical_offset, topic, None)
-        transactions.kept.add(
-            KeptHalf(
-                half, group.decode(), queue_id, body, properties, raw, code, ext.flag, sys_flag, ext.born_timestamp_ms,
-                connection.host_bytes,
-            )
-        )  # fmt: skip
+        transactions.kept.add(KeptHalf(half, group.decode(), queue_id, draft))
         self._stats.put_meter(HALF_TOPIC).add(1, size)
         self._writer.staged_count += 1
         return physical_offset, queue_offset, b""
@@ -177,18 +171,10 @@ class FastEnds:
             return True
         if wanted != COMMIT:
             return False
-        _, size = self._stager.stage(
-            target.queue,
-            kept.body,
-            kept.properties,
-            kept.keyed,
-            kept.tags_code,
-            kept.flag,
-            kept.sys_flag | sysflag.TRANSACTION_COMMIT,
-            kept.born_timestamp_ms,
-            kept.born_host,
-            kept.half.physical_offset,
-        )
+        draft = kept.draft
+        draft.sys_flag |= sysflag.TRANSACTION_COMMIT
+        draft.prepared_transaction_offset = kept.half.physical_offset
+        _, size = self._stager.stage(target.queue, draft)
         target.meter.add(1, size)
         self._writer.staged_count += 1
         self._transactions.end_kept(kept, Outcome.COMMITTED)

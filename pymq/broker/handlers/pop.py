@@ -14,11 +14,10 @@ from pymq.broker.messages.message_filter import MessageFilter
 from pymq.broker.messages.writer import NOT_WAITING
 from pymq.broker.metadata.metadata import Metadata
 from pymq.broker.pop.check_points import CheckPoint, CheckPointKey
-from pymq.broker.pop.ordered_queues import OrderedQueue, OrderedQueues
+from pymq.broker.pop.hand_out import HandOut
+from pymq.broker.pop.ordered_queues import OrderedQueue
 from pymq.broker.pop.pop_polls import ParkedPop, PopPolls
-from pymq.broker.pop.popper import PopAsk, Popped, Popper
-from pymq.broker.pop.revive_log import ReviveLog
-from pymq.broker.pop.turn_acks import TurnAcks
+from pymq.broker.pop.popper import PopAsk, Popped
 from pymq.broker.runtime import Runtime
 from pymq.errors import PymqError, Refusal
 from pymq.model import pop
@@ -69,10 +68,7 @@ class PopHandlers:
         store: MessageStore,
         expressions: Expressions,
         writer: Writer,
-        popper: Popper,
-        revive_log: ReviveLog,
-        turn_acks: TurnAcks,
-        ordered_queues: OrderedQueues,
+        hand_out: HandOut,
         wake_in: Callable[[int], None],
     ) -> None:
         """``wake_in`` has the tick of :attr:`polls` called in so many ms."""
@@ -83,10 +79,10 @@ class PopHandlers:
         self._groups = metadata.groups
         self._expressions = expressions
         self._writer = writer
-        self._popper = popper
-        self._log = revive_log
-        self._turn_acks = turn_acks
-        self._ordered = ordered_queues
+        self._popper = hand_out.popper
+        self._log = hand_out.revive_log
+        self._turn_acks = hand_out.turn_acks
+        self._ordered = hand_out.ordered_queues
         self.ineffective_ack_count = 0  # late, double and forged ones
         self.polls = PopPolls(
             runtime.clock,

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pymq.broker.handlers.send import SendHandlers, SendHeader, check_flags
+from pymq.broker.handlers.send import SendHandlers, SendHeader, check_flags, sent_draft
 from pymq.broker.runtime import Runtime
 from pymq.errors import Refusal, StoreUnavailableError
 from pymq.model import properties as names
-from pymq.model import sysflag
 from pymq.model.hosts import unpack_address
 from pymq.model.ids import encode_offset_id
 from pymq.model.layout import SENT_PROPERTIES_MAX_BYTES
@@ -101,18 +100,8 @@ class ReplyHandlers:
     ) -> None:
         """Stage the copy. As in RocketMQ it keeps the sender's properties, and a failure is not the replier's."""
         try:
-            placed = self._writer.put(
-                topic.topic_name,
-                queue_id,
-                request.body,
-                properties,
-                flag=header.flag,
-                sys_flag=header.sys_flag & ~sysflag.TRANSACTION_MASK,
-                born_timestamp_ms=header.born_timestamp,
-                born_host=peer.host_bytes,
-                reconsume_times=header.reconsume_times or 0,
-                redirect_delay=False,
-            )
+            draft = sent_draft(request, header, peer, properties)
+            placed = self._writer.put(topic.topic_name, queue_id, draft, redirect_delay=False)
         except StoreUnavailableError:
             outcome.stored(None)
             return

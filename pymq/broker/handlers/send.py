@@ -14,6 +14,7 @@ from pymq.broker.runtime import Runtime
 from pymq.broker.timers.timer_puts import TimerTarget
 from pymq.errors import Refusal
 from pymq.model import sysflag, timers
+from pymq.model.draft import Draft
 from pymq.model.ids import UniqueIdMaker, encode_offset_id
 from pymq.model.inner_batch import INNER_PROPERTIES_SIZE_MAX_BYTES, has_batch_queues
 from pymq.model.layout import (
@@ -57,6 +58,19 @@ _DELAY_LEVEL = re.compile(rb"[+-]?[0-9]{1,9}")  # what Java's broker reads as a 
 # Properties that need more than storing. A message with one of these words is parsed.
 _HALF = b"TRAN_MSG\x01"
 _TIMER = b"TIMER_DEL"  # the names of all three delays begin so
+
+
+def sent_draft(request: Command, header: SendHeader, peer: Peer, properties: bytes) -> Draft:
+    """Return what a send asks to store, with these properties and without bits of a transaction."""
+    return Draft(
+        request.body,
+        properties,
+        header.born_timestamp,
+        peer.host_bytes,
+        flag=header.flag,
+        sys_flag=header.sys_flag & ~sysflag.TRANSACTION_MASK,
+        reconsume_times=header.reconsume_times or 0,
+    )
 
 
 class SendHandlers:
@@ -127,17 +141,7 @@ class SendHandlers:
         target = TimerTarget(name, queue_id, properties)
         if _TIMER in properties:
             target = self._timers.redirect(*target[:3], self._writer.delay_level(properties), unique_key)
-        placed = self._writer.put(
-            target.topic,
-            target.queue_id,
-            request.body,
-            target.properties,
-            flag=header.flag,
-            sys_flag=header.sys_flag & ~sysflag.TRANSACTION_MASK,
-            born_timestamp_ms=header.born_timestamp,
-            born_host=peer.host_bytes,
-            reconsume_times=reconsume_times,
-        )
+        placed = self._writer.put(target.topic, target.queue_id, sent_draft(request, header, peer, target.properties))
         if target.deliver_ms:
             self._timers.staged(target, name, placed.queue_offset, placed.physical_offset, placed.size_bytes)
         self._stats.message_put(topic.topic_name, 1, placed.size_bytes)
@@ -155,19 +159,8 @@ class SendHandlers:
         unique_key: str,
     ) -> None:
         """Take a half message. Its answer has the requested queue, and the offset in the half topic's queue."""
-        placed = self._transactions.put_half(
-            topic,
-            queue_id,
-            request.body,
-            properties,
-            group=header.producer_group,
-            unique_key=unique_key,
-            flag=header.flag,
-            sys_flag=header.sys_flag,
-            born_timestamp_ms=header.born_timestamp,
-            born_host=peer.host_bytes,
-            reconsume_times=header.reconsume_times or 0,
-        )
+        draft = sent_draft(request, header, peer, properties)
+        placed = self._transactions.put_half(topic, queue_id, draft, group=header.producer_group, unique_key=unique_key)
         self._hold_answer(request, peer, [placed], queue_id, unique_key, properties)
 
     def send_batch(self, request: Command, header: SendHeader, peer: Peer) -> Reply | None:
@@ -194,20 +187,20 @@ class SendHandlers:
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"{error}; nothing of the batch was stored") from error
         for _, _, own in entries:
             self._check_unserved(own)
-        joined = [(flag, body, append_properties(sent_properties(own), shared)) for flag, body, own in entries]
-        self._check_entries(joined, topic)
+        flags = header.sys_flag & ~sysflag.TRANSACTION_MASK
+        drafts = [
+            Draft(
+                body, append_properties(sent_properties(own), shared), header.born_timestamp, peer.host_bytes,
+                flag=flag, sys_flag=flags,
+            )
+            for flag, body, own in entries
+        ]  # fmt: skip
+        self._check_entries(drafts, topic)
         unique_key = None if unique is None else unique.decode("utf-8", "replace")
         if unique_key is not None and has_batch_queues(topic.attributes):
             self._send_inner(request, header, peer, topic.topic_name, queue_id, shared, len(entries), unique_key)
             return None
-        placed: Sequence[Placed] = self._writer.put_batch(
-            topic.topic_name,
-            queue_id,
-            joined,
-            sys_flag=header.sys_flag & ~sysflag.TRANSACTION_MASK,
-            born_timestamp_ms=header.born_timestamp,
-            born_host=peer.host_bytes,
-        )
+        placed = self._writer.put_batch(topic.topic_name, queue_id, drafts)
         self._stats.message_put(topic.topic_name, len(placed), sum(each.size_bytes for each in placed))
         self._hold_answer(request, peer, placed, queue_id, unique_key, shared)
         return None
@@ -230,17 +223,9 @@ class SendHandlers:
                 f"an inner batch may have {INNER_COUNT_MAX} messages and {SENT_PROPERTIES_MAX_BYTES} bytes of "
                 f"properties, this one has {count} and {len(properties)}: send smaller batches with shorter properties",
             )
-        placed = self._writer.put_inner(
-            topic,
-            queue_id,
-            request.body,
-            properties,
-            count,
-            flag=header.flag,
-            sys_flag=header.sys_flag & ~sysflag.TRANSACTION_MASK,
-            born_timestamp_ms=header.born_timestamp,
-            born_host=peer.host_bytes,
-        )
+        draft = sent_draft(request, header, peer, properties)
+        draft.reconsume_times = 0  # no batch is a retry
+        placed = self._writer.put_inner(topic, queue_id, draft, count)
         self._stats.message_put(topic, count, placed.size_bytes)
         self._hold_answer(request, peer, [placed], queue_id, unique_key, properties, is_inner_batch=True)
 
@@ -311,18 +296,19 @@ class SendHandlers:
                 f"the message body has {len(body)} bytes, the limit is {limit}: send less or raise maxMessageSize",
             )
 
-    def _check_entries(self, entries: list[tuple[int, bytes, bytes]], topic: TopicConfig) -> None:
-        if not entries:
+    def _check_entries(self, drafts: list[Draft], topic: TopicConfig) -> None:
+        if not drafts:
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "the batch holds no message")
         limit = sent_properties_max_bytes(len(topic.topic_name))
-        for i, (_, body, properties) in enumerate(entries):
+        for i, draft in enumerate(drafts):
+            properties = draft.properties
             if len(properties) > limit:
                 raise Refusal(
                     ResponseCode.MESSAGE_ILLEGAL,
                     f"message {i} of the batch has {len(properties)} bytes of properties with the broker's own, the "
                     f"limit is {limit} for a topic name of {len(topic.topic_name)}: shorten keys, tags or properties",
                 )
-            self._check_room(len(body) + len(properties))
+            self._check_room(len(draft.body) + len(properties))
             is_delayed = b"DELAY\x01" in properties and self._writer.delay_level(properties) > 0
             if is_delayed or timers.is_delayed(properties):
                 raise Refusal(

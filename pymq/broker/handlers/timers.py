@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pymq.broker.runtime import Runtime
 from pymq.errors import Refusal
 from pymq.model import timers
+from pymq.model.draft import Draft
 from pymq.model.properties import PRODUCER_GROUP, TAGS, TIMER_DELIVER_MS, UNIQ_KEY, encode_properties
 from pymq.model.timers import RecallHandle
 from pymq.store.disk.timer_checkpoint import encode_timer_check
@@ -75,14 +76,8 @@ class TimerHandlers:
             PRODUCER_GROUP: header.producer_group or "",
         }
         target = self._timer_puts.redirect(handle.topic, 0, encode_properties(properties), 0, handle.unique_key)
-        self._writer.put(
-            target.topic,
-            target.queue_id,
-            _BODY,
-            target.properties,
-            born_timestamp_ms=self._clock.now_ms(),
-            born_host=peer.host_bytes,
-        )
+        draft = Draft(_BODY, target.properties, self._clock.now_ms(), peer.host_bytes)
+        self._writer.put(target.topic, target.queue_id, draft)
         if not request.is_oneway:
             answer = Reply(ext=RecallMessageAnswer(message_id=handle.unique_key))
             self._writer.hold(peer, encode_command(answer.to_command(request)), target.properties)  # type: ignore[arg-type]

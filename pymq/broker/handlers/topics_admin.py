@@ -56,7 +56,6 @@ class TopicAdminHandlers:
         store: MessageStore,
         writer: Writer,
         when_registered: WhenRegistered,
-        share_deletions: ShareDeletions,
     ) -> None:
         self._sliced_work = runtime.sliced_work
         self._config = runtime.config
@@ -70,7 +69,7 @@ class TopicAdminHandlers:
         self._store = store
         self._writer = writer
         self._when_registered = when_registered
-        self._share_deletions = share_deletions
+        self._share_deletions = metadata.share_deletions
 
     def create(self, request: Command, header: CreateTopicHeader, peer: Peer) -> None:
         """Make or change a topic: queue numbers, permission, attributes."""

@@ -16,7 +16,9 @@ from pymq.broker.messages.fitting import fitted, slimmed
 from pymq.broker.messages.held_answers import AnswerTo, HeldAnswers, hold, refuse, release
 from pymq.broker.messages.waiting_answers import Copies, WaitingAnswers
 from pymq.broker.runtime import Runtime
+from pymq.config.values import SYNC_FLUSH
 from pymq.errors import StoreUnavailableError
+from pymq.model.draft import Draft
 from pymq.model.layout import ADDED_PROPERTIES_MAX_BYTES, PROPERTIES_SIZE_MAX_BYTES
 from pymq.model.names import SCHEDULE_TOPIC
 from pymq.model.properties import append_properties, find_property, tags_code_of, without_properties
@@ -68,27 +70,25 @@ class Writer:
         runtime: Runtime,
         *,
         store: MessageStore,
-        cluster: str,
-        delay_levels_ms: list[int],
-        sync_flush: Callable[[], bool],
         request_sync: Callable[[], None],
         copies: Copies,
         waiting_answers: WaitingAnswers,
     ) -> None:
-        """``delay_levels_ms[i]`` is the delay of level ``i + 1``; ``request_sync`` starts an fsync (SYNC_FLUSH).
+        """``request_sync`` starts an fsync (SYNC_FLUSH).
 
-        ``sync_flush`` and what ``copies`` says may change at any time. Answers that disk or slaves must confirm go to
+        SYNC_FLUSH and what ``copies`` says may change at any time. Answers that disk or slaves must confirm go to
         ``waiting_answers``.
         """
+        self._config = runtime.config
         self._store = store
         self._clock = runtime.clock
         self._rng = runtime.rng
-        self._delay_levels_ms = delay_levels_ms
-        self._sync_flush = sync_flush
+        self._delay_levels_ms = list(runtime.config.delay_level_ms.values())  # of level 1 and following levels
         self._request_sync = request_sync
         self._copies = copies
         self._waiting_answers = waiting_answers
         # Added to every stored message, as Apache's broker does on a send.
+        cluster = runtime.config.broker_cluster_name
         self.enrichment = f"MSG_REGION\x01{REGION}\x02CLUSTER\x01{cluster}\x02TRACE_ON\x01true\x02".encode()
         self.held: HeldAnswers = {}
         self._held_not_waiting: HeldAnswers = {}  # sent with the commit in any mode
@@ -101,43 +101,21 @@ class Writer:
 
     # -- staging -------------------------------------------------------------------------------------------------
 
-    def put(
-        self,
-        topic: str,
-        queue_id: int,
-        body: bytes,
-        properties: bytes,
-        *,
-        flag: int = 0,
-        sys_flag: int = 0,
-        born_timestamp_ms: int,
-        born_host: bytes,
-        reconsume_times: int = 0,
-        prepared_transaction_offset: int = 0,
-        redirect_delay: bool = True,
-    ) -> Placed:
+    def put(self, topic: str, queue_id: int, draft: Draft, *, redirect_delay: bool = True) -> Placed:
         """Stage one message. With a DELAY level it goes to the schedule topic unless ``redirect_delay`` is off.
 
         Return its place in the log and the queue. It is stored once :meth:`commit` returns. Raises
         StoreUnavailableError.
         """
+        properties = draft.properties
         if redirect_delay and b"DELAY\x01" in properties and (level := self.delay_level(properties)) > 0:
-            topic, queue_id, properties, code = self._delayed(topic, queue_id, properties, level)
+            # The queue is the level's; the tags code is the due time; the target stands in the properties.
+            draft.properties = append_properties(properties, _target(topic, queue_id))
+            draft.tags_code = self._clock.now_ms() + self.delay_ms(level)
+            topic, queue_id = SCHEDULE_TOPIC, level - 1
         else:
-            code = tags_code_of(properties)
-        placed = self._store.stage(
-            topic,
-            queue_id,
-            body=body,
-            properties=properties,
-            tags_code=code,
-            flag=flag,
-            sys_flag=sys_flag,
-            born_timestamp_ms=born_timestamp_ms,
-            born_host=born_host,
-            reconsume_times=reconsume_times,
-            prepared_transaction_offset=prepared_transaction_offset,
-        )
+            draft.tags_code = tags_code_of(properties)
+        placed = self._store.stage(topic, queue_id, draft)
         self.staged_count += 1
         return placed
 
@@ -162,19 +140,17 @@ class Writer:
         """
         if len(properties) > _PUT_AGAIN_MAX_BYTES or b"\0" in properties:
             properties = self._made_to_fit(message, topic, queue_id, properties, redirects=redirect_delay)
-        return self.put(
-            topic,
-            queue_id,
+        draft = Draft(
             message.body,
             properties,
+            message.born_timestamp_ms,
+            message.born_host if born_host is None else born_host,
             flag=message.flag,
             sys_flag=message.sys_flag if sys_flag is None else sys_flag,
-            born_timestamp_ms=message.born_timestamp_ms,
-            born_host=message.born_host if born_host is None else born_host,
             reconsume_times=message.reconsume_times if reconsume_times is None else reconsume_times,
             prepared_transaction_offset=prepared_transaction_offset,
-            redirect_delay=redirect_delay,
         )
+        return self.put(topic, queue_id, draft, redirect_delay=redirect_delay)
 
     def _made_to_fit(
         self, message: StoredMessage, topic: str, queue_id: int, properties: bytes, *, redirects: bool
@@ -195,53 +171,17 @@ class Writer:
             )  # fmt: skip
         return shorter
 
-    def put_batch(
-        self,
-        topic: str,
-        queue_id: int,
-        entries: list[tuple[int, bytes, bytes]],
-        *,
-        sys_flag: int,
-        born_timestamp_ms: int,
-        born_host: bytes,
-    ) -> Sequence[Placed]:
-        """Stage (flag, body, properties) entries as messages with consecutive queue offsets in one segment."""
-        placed = self._store.stage_many(
-            topic,
-            queue_id,
-            [(flag, body, properties, tags_code_of(properties)) for flag, body, properties in entries],
-            sys_flag=sys_flag,
-            born_timestamp_ms=born_timestamp_ms,
-            born_host=born_host,
-        )
-        self.staged_count += len(entries)
+    def put_batch(self, topic: str, queue_id: int, drafts: list[Draft]) -> Sequence[Placed]:
+        """Stage the messages of one request, with consecutive queue offsets in one segment."""
+        for draft in drafts:
+            draft.tags_code = tags_code_of(draft.properties)
+        placed = self._store.stage_many(topic, queue_id, drafts)
+        self.staged_count += len(drafts)
         return placed
 
-    def put_inner(
-        self,
-        topic: str,
-        queue_id: int,
-        body: bytes,
-        properties: bytes,
-        message_count: int,
-        *,
-        flag: int,
-        sys_flag: int,
-        born_timestamp_ms: int,
-        born_host: bytes,
-    ) -> Placed:
+    def put_inner(self, topic: str, queue_id: int, draft: Draft, message_count: int) -> Placed:
         """Stage a batch request's body as one record, an inner batch, of a topic with batch queues."""
-        placed = self._store.stage_inner(
-            topic,
-            queue_id,
-            body=body,
-            properties=properties,
-            message_count=message_count,
-            flag=flag,
-            sys_flag=sys_flag,
-            born_timestamp_ms=born_timestamp_ms,
-            born_host=born_host,
-        )
+        placed = self._store.stage_inner(topic, queue_id, draft, message_count)
         self.staged_count += message_count
         return placed
 
@@ -260,12 +200,10 @@ class Writer:
         """Return a random queue id, for senders that leave the choice to the broker."""
         return self._rng.randrange(queue_count) if queue_count > 1 else 0
 
-    def _delayed(self, topic: str, queue_id: int, properties: bytes, level: int) -> tuple[str, int, bytes, int]:
-        """Return the place in the schedule topic: queue = level - 1, tags code = due time, the target as properties."""
-        due_ms = self._clock.now_ms() + self.delay_ms(level)
-        return SCHEDULE_TOPIC, level - 1, append_properties(properties, _target(topic, queue_id)), due_ms
-
     # -- answers -------------------------------------------------------------------------------------------------
+
+    def _sync_flush(self) -> bool:
+        return self._config.flush_disk_type == SYNC_FLUSH and not self._copies.counts_own_disk
 
     def hold(self, peer: AnswerTo, frame: bytes, properties: bytes = b"") -> None:
         """Keep the ready answer of a staged send until its commit, and until it is confirmed unless ``properties`` say

@@ -57,6 +57,7 @@ class Metadata:
 
         self._is_master = is_master
         self._config_tables = config_tables
+        self.share_deletions = config_tables.share_deletions
         self.topics = TopicManager(
             config_tables.saver("topics.json", "topicConfigTable"), clock=runtime.clock, config=runtime.config
         )

@@ -17,6 +17,7 @@ from pymq.broker.pop.check_points import CheckPoint, CheckPointKey, CheckPoints
 from pymq.clock import Clock
 from pymq.errors import CorruptRecordError, StoreUnavailableError, UnreadableError
 from pymq.model import pop
+from pymq.model.draft import Draft
 from pymq.model.javahash import tags_code
 from pymq.model.record import MalformedRecordError, StoredMessage, decode_records
 
@@ -163,14 +164,12 @@ class ReviveLog:
     def _put(self, queue_id: int, tag: str, unique: str, body: bytes) -> int:
         now_ms = self._clock.now_ms()
         properties = _PROPERTIES % (now_ms, tag.encode(), unique.encode())
+        draft = Draft(body, properties, now_ms, self._host, _TAGS_CODES[tag], keyed=properties)
         queue = self._stager.queue(self.topic, queue_id)
         if queue is None:  # the broker has an IPv6 address
-            placed = self._writer.put(
-                self.topic, queue_id, body, properties, born_timestamp_ms=now_ms, born_host=self._host
-            )
-            return placed.queue_offset
+            return self._writer.put(self.topic, queue_id, draft).queue_offset
         offset = queue.next_offset
-        self._stager.stage(queue, body, properties, properties, _TAGS_CODES[tag], 0, 0, now_ms, self._host)
+        self._stager.stage(queue, draft)
         self._writer.staged_count += 1
         return offset
 

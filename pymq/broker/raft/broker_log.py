@@ -15,6 +15,7 @@ import msgspec
 from pymq.broker.raft.incoming import write_pieces
 from pymq.clock import Clock
 from pymq.errors import StoreUnavailableError
+from pymq.model.draft import Draft
 from pymq.model.names import RAFT_TOPIC
 from pymq.raft.messages import AppendRequest, Piece, Snapshot
 from pymq.raft.state import Membership
@@ -120,15 +121,7 @@ class BrokerLog:
         return self.store
 
     def _stage(self, body: bytes, born_ms: int) -> int:
-        placed = self._leader_store().stage(
-            RAFT_TOPIC,
-            QUEUE_ID,
-            body=body,
-            properties=b"",
-            tags_code=0,
-            born_timestamp_ms=born_ms,
-            born_host=self._store_host,
-        )
+        placed = self._leader_store().stage(RAFT_TOPIC, QUEUE_ID, Draft(body, b"", born_ms, self._store_host))
         return placed.physical_offset + placed.size_bytes
 
 

@@ -19,6 +19,7 @@ from pymq.broker.raft.tables import Tables
 from pymq.broker.work.worker_threads import Result, RunInThread
 from pymq.clock import Clock
 from pymq.errors import CorruptRecordError, StoreError, StoreUnavailableError
+from pymq.model.draft import Draft
 from pymq.model.names import RAFT_TOPIC
 from pymq.model.record import MalformedRecordError, StoredMessage, decode_records
 from pymq.store.disk.fs import Files
@@ -36,9 +37,7 @@ READ_BYTES = 4 << 20
 class RecordWriter(Protocol):
     """What is asked of :class:`pymq.broker.messages.writer.Writer`."""
 
-    def put(
-        self, topic: str, queue_id: int, body: bytes, properties: bytes, *, born_timestamp_ms: int, born_host: bytes
-    ) -> Placed: ...
+    def put(self, topic: str, queue_id: int, draft: Draft) -> Placed: ...
 
     def when_committed(self, listener: Callable[[bool], None]) -> None: ...
 
@@ -241,14 +240,7 @@ class GroupTables:
             raise StoreUnavailableError("the broker changes its role: ask again in a moment")
         ends = []
         for body in bodies:
-            placed = writer.put(
-                RAFT_TOPIC,
-                QUEUE_ID,
-                body,
-                b"",
-                born_timestamp_ms=self._clock.now_ms(),
-                born_host=self._store_host,
-            )
+            placed = writer.put(RAFT_TOPIC, QUEUE_ID, Draft(body, b"", self._clock.now_ms(), self._store_host))
             ends.append(placed.physical_offset + placed.size_bytes)
         writer.when_committed(self._committed)
         self._schedule_turn_end()

@@ -7,7 +7,7 @@ search in each queue that lags.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
@@ -66,12 +66,24 @@ class TruncationHistory:
         return self._truncations
 
 
-class StatusReport:
-    """Builds the status.
+@dataclass(frozen=True, slots=True)
+class AskedForStatus:
+    """What is asked for each status, because it changes or is made later.
 
-    The callables run for each status. Each text of ``troubles`` is a reason why this broker does not replicate as it
-    should; empty texts don't count.
+    Each text of ``troubles`` is a reason why this broker does not replicate as it should; empty texts don't count.
     """
+
+    epoch_history: Callable[[], EpochHistory] = EpochHistory
+    troubles: Callable[[], Iterable[str]] = tuple
+    master_role: Callable[[], str] = str
+    second_master: Callable[[], str] = str
+    recovered_tail: Callable[[], RecoveredTailState | None] = lambda: None
+    end_in_doubt: Callable[[], bool] = lambda: False
+    raft: Callable[[], OperatedGroup | None] = lambda: None
+
+
+class StatusReport:
+    """Builds the status."""
 
     def __init__(
         self,
@@ -81,28 +93,16 @@ class StatusReport:
         role: Role,
         sync_mode: SyncMode,
         side: SideStates,
-        epoch_history: Callable[[], EpochHistory] = EpochHistory,
         truncations: TruncationHistory | None = None,
-        troubles: Callable[[], Iterable[str]] = tuple,
-        master_role: Callable[[], str] = str,
-        second_master: Callable[[], str] = str,
-        recovered_tail: Callable[[], RecoveredTailState | None] = lambda: None,
-        end_in_doubt: Callable[[], bool] = lambda: False,
-        raft: Callable[[], OperatedGroup | None] = lambda: None,
+        asked: AskedForStatus = AskedForStatus(),
     ) -> None:
         self._config = runtime.config
         self._store = store
         self._role = role
         self._sync_mode = sync_mode
         self._side = side
-        self._epoch_history = epoch_history
         self._truncations = truncations
-        self._troubles = troubles
-        self._master_role = master_role
-        self._second_master = second_master
-        self._recovered_tail = recovered_tail
-        self._end_in_doubt = end_in_doubt
-        self._raft = raft
+        self._asked = asked
 
     @property
     def role_name(self) -> str:
@@ -122,7 +122,7 @@ class StatusReport:
             broker_id=self._role.broker_id,
             former_id=self._role.former_id,
             role=self.role_name,
-            master_role=self._master_role(),
+            master_role=self._asked.master_role(),
             address=own_address(config),
             ha_address=own_ha_address(config),
             segment_size_bytes=store.settings.segment_size_bytes,
@@ -131,24 +131,25 @@ class StatusReport:
             message_count=sum(queue.max_offset for queue in store.queue_views()),
             confirm_offset=self._sync_mode.confirm_offset(),
             epoch_history=[
-                EpochEntryBody(entry.epoch, entry.start, entry.epoch_id) for entry in self._epoch_history().entries
+                EpochEntryBody(entry.epoch, entry.start, entry.epoch_id)
+                for entry in self._asked.epoch_history().entries
             ],
             required_slaves=self._sync_mode.required_slaves,
             in_sync_slaves=sum(slave.in_sync for slave in slaves),
             degraded=self._sync_mode.is_degraded,
             problem=self._problem(),
-            second_master=self._second_master(),
+            second_master=self._asked.second_master(),
             slaves=slaves,
             ha_client=self._side.ha_client_state(),
             truncations=truncations,
-            recovered_tail=self._recovered_tail(),
-            end_in_doubt=self._end_in_doubt(),
-            raft=group_state(raft) if (raft := self._raft()) is not None else None,
+            recovered_tail=self._asked.recovered_tail(),
+            end_in_doubt=self._asked.end_in_doubt(),
+            raft=group_state(raft) if (raft := self._asked.raft()) is not None else None,
         )
 
     def _problem(self) -> str:
         truncations = [self._truncations.problem] if self._truncations is not None else []
-        return "; ".join(filter(None, [*self._troubles(), *truncations]))
+        return "; ".join(filter(None, [*self._asked.troubles(), *truncations]))
 
     def _slaves(self) -> list[SlaveState]:
         """Return all slaves, also those that are gone: their lag grows meanwhile."""
@@ -212,7 +213,7 @@ class StatusReport:
         """
         end = self._store.physical_max_offset
         ranges: list[EpochRange] = []
-        for entry in self._epoch_history().entries:
+        for entry in self._asked.epoch_history().entries:
             if ranges and ranges[-1].epoch == entry.epoch:
                 continue
             if ranges:

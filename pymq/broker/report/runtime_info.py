@@ -6,7 +6,6 @@ value, because the tools fail or show blanks for a missing key.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -47,7 +46,6 @@ class RuntimeInfo:
         delays: DelayService,
         timers: TimerService,
         replication: StatusReport,
-        open_files: Callable[[], int | None] = open_count,
     ) -> None:
         self._config = runtime.config
         self._clock = runtime.clock
@@ -58,7 +56,6 @@ class RuntimeInfo:
         self._delays = delays
         self._timers = timers
         self._replication = replication
-        self._open_files = open_files
         self._files_counted_ms: int | None = None
         self._file_count: int | None = None
 
@@ -86,7 +83,7 @@ class RuntimeInfo:
         """Return PyMQ's own keys about the process. Open files are counted once a second at most."""
         now_ms = self._clock.monotonic_ms()
         if self._files_counted_ms is None or now_ms - self._files_counted_ms >= FILES_COUNTED_EVERY_MS:
-            self._file_count, self._files_counted_ms = self._open_files(), now_ms
+            self._file_count, self._files_counted_ms = open_count(), now_ms
         result = {"pymqVersion": __version__, "pymqTimeMs": str(self._clock.now_ms())}
         if self._file_count is not None:
             result |= {"pymqOpenFiles": str(self._file_count), "pymqOpenFilesMax": str(descriptor_limit())}

@@ -10,6 +10,7 @@ from collections import OrderedDict
 import msgspec
 
 from pymq.broker.transactions.open_halves import OpenHalf
+from pymq.model.draft import Draft
 
 KEPT_SIZE_MAX_BYTES = 16 * 1024 * 1024
 _OVERHEAD_BYTES = 1024  # of one, beside its body and properties
@@ -18,20 +19,13 @@ _OVERHEAD_BYTES = 1024  # of one, beside its body and properties
 class KeptHalf(msgspec.Struct, gc=False):
     """What is stored again at the commit of an open transaction, and who may end it.
 
-    ``half.topic`` and ``queue_id`` are its target. ``keyed``: those of the ``properties`` that may be keys.
+    ``half.topic`` and ``queue_id`` are its target. ``draft``: what was staged as the half message.
     """
 
     half: OpenHalf
     group: str
     queue_id: int
-    body: bytes
-    properties: bytes
-    keyed: bytes
-    tags_code: int
-    flag: int
-    sys_flag: int
-    born_timestamp_ms: int
-    born_host: bytes
+    draft: Draft
 
 
 class KeptHalves:
@@ -67,4 +61,4 @@ class KeptHalves:
 
 
 def _size_bytes(kept: KeptHalf) -> int:
-    return len(kept.body) + len(kept.properties) + _OVERHEAD_BYTES
+    return len(kept.draft.body) + len(kept.draft.properties) + _OVERHEAD_BYTES

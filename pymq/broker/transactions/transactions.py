@@ -19,6 +19,7 @@ from pymq.broker.transactions.rebuild import rebuild
 from pymq.errors import CorruptRecordError, NotFoundError, Refusal, StoreError, StoreUnavailableError
 from pymq.model import properties as props
 from pymq.model import sysflag
+from pymq.model.draft import Draft
 from pymq.model.layout import SENT_PROPERTIES_MAX_BYTES
 from pymq.model.message_types import DELAY, message_type
 from pymq.model.names import HALF_TOPIC, OP_HALF_TOPIC
@@ -92,27 +93,13 @@ class Transactions:
 
     # -- begin ---------------------------------------------------------------------------------------------------
 
-    def put_half(
-        self,
-        topic: str,
-        queue_id: int,
-        body: bytes,
-        properties: bytes,
-        *,
-        group: str,
-        unique_key: str,
-        flag: int,
-        sys_flag: int,
-        born_timestamp_ms: int,
-        born_host: bytes,
-        reconsume_times: int = 0,
-    ) -> Placed:
+    def put_half(self, topic: str, queue_id: int, draft: Draft, *, group: str, unique_key: str) -> Placed:
         """Stage a half message for a topic; return its place in the half topic.
 
         Raises Refusal, StoreUnavailableError.
         """
-        self._check_half(properties, topic)
-        raw = half_properties(properties, topic, queue_id, group, unique_key)
+        self._check_half(draft.properties, topic)
+        draft.properties = raw = half_properties(draft.properties, topic, queue_id, group, unique_key)
         limit = SENT_PROPERTIES_MAX_BYTES - ADDED_LATER_BYTES
         if len(raw) > limit:
             raise Refusal(
@@ -120,17 +107,8 @@ class Transactions:
                 f"the properties take {len(raw)} bytes with those of the transaction, the limit is {limit}: shorten "
                 "keys, tags or properties",
             )
-        placed = self._writer.put(
-            HALF_TOPIC,
-            TRANSACTION_QUEUE_ID,
-            body,
-            raw,
-            flag=flag,
-            sys_flag=sys_flag & ~sysflag.TRANSACTION_MASK,
-            born_timestamp_ms=born_timestamp_ms,
-            born_host=born_host,
-            reconsume_times=reconsume_times,
-        )
+        draft.sys_flag &= ~sysflag.TRANSACTION_MASK
+        placed = self._writer.put(HALF_TOPIC, TRANSACTION_QUEUE_ID, draft)
         self.begin(placed.queue_offset, placed.physical_offset, topic, immunity_ms_in(raw))
         self._stats.message_put(HALF_TOPIC, 1, placed.size_bytes)
         return placed
@@ -284,14 +262,8 @@ class Transactions:
         for body in encode_op_bodies(offsets, self._config.transaction_op_size_max_bytes):
             named = offsets[: body.count(b",")]
             try:
-                placed = self._writer.put(
-                    OP_HALF_TOPIC,
-                    TRANSACTION_QUEUE_ID,
-                    body,
-                    OP_PROPERTIES,
-                    born_timestamp_ms=self._clock.now_ms(),
-                    born_host=self._store_host,
-                )
+                draft = Draft(body, OP_PROPERTIES, self._clock.now_ms(), self._store_host)
+                placed = self._writer.put(OP_HALF_TOPIC, TRANSACTION_QUEUE_ID, draft)
             except StoreUnavailableError as error:
                 log.warning(
                     "the ends of %d transactions can't be stored now and are tried again: %s", len(offsets), error

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from threading import Lock
 
-from pymq.clock import Clock
 from pymq.errors import StoreUnavailableError
 from pymq.store.disk import disk_errors, fs
 from pymq.store.disk.checkpoint import Checkpoint, CheckpointFile, Durable
-from pymq.store.index.index_service import IndexService
-from pymq.store.integrity.digests import Digests
-from pymq.store.log.commit_log import CommitLog
+from pymq.store.lifecycle.store_data import StoreData
 from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.queue.noted_ends import NotedEnds
-from pymq.store.queue.queue_table import QueueTable
-from pymq.store.settings import StoreSettings
 
 SUMS_INTERVAL_MS = 300_000  # between two savings of the sums of units, when they are many
 _SMALL_QUEUES_MAX = 2000  # up to so many queues and blocks (16 million messages) every checkpoint saves them
@@ -28,24 +23,19 @@ class Checkpointer:
 
     def __init__(
         self,
+        data: StoreData,
         *,
-        log: CommitLog,
-        queues: QueueTable,
-        index: IndexService | None,
-        digests: Digests | None,
         files: fs.Files,
         path: str,
-        clock: Clock,
-        settings: StoreSettings,
     ) -> None:
-        self._log = log
-        self._queues = queues
-        self._index = index
-        self._digests = digests
+        self._log = data.log
+        self._queues = data.queues
+        self._index = data.index
+        self._digests = data.digests
         self._path = path
         self._file = CheckpointFile(files, path)
-        self._clock = clock
-        self._settings = settings
+        self._clock = data.clock
+        self._settings = data.settings
         self.newest = Checkpoint()
         self.problem: str | None = None  # why the checkpoint does not move
         # What the files held at one moment: the log offset below which all units are in queue files, with its store

@@ -17,16 +17,15 @@ from functools import partial
 from itertools import accumulate, islice
 from threading import Lock
 
-from pymq.clock import CLOCK_JUMP_MAX_MS, Clock
+from pymq.clock import CLOCK_JUMP_MAX_MS
 from pymq.errors import StoreUnavailableError
 from pymq.store.disk.checkpoint import Durable
 from pymq.store.disk.fs import Files
-from pymq.store.index.index_service import IndexService
 from pymq.store.lifecycle.pauses import Pauses
 from pymq.store.lifecycle.retention import Decision, DiskFacts, RetentionSettings, SegmentFacts, decide
-from pymq.store.log.commit_log import CommitLog, Segment
+from pymq.store.lifecycle.store_data import StoreData
+from pymq.store.log.commit_log import Segment
 from pymq.store.queue.batch_queue import AnyQueue
-from pymq.store.queue.queue_table import QueueTable
 
 QUEUES_PER_SWEEP = 100
 FILES_PER_SWEEP = 16
@@ -37,27 +36,24 @@ class Expiry:
 
     def __init__(
         self,
+        data: StoreData,
         *,
-        log: CommitLog,
-        queues: QueueTable,
-        index: IndexService | None,
         files: Files,
         directories: tuple[str, ...],
         durable: Callable[[], Durable | None],
         save_checkpoint: Callable[[], None],
-        clock: Clock,
         pauses: Pauses,
     ) -> None:
         """``directories``: the log's, then others. ``save_checkpoint`` syncs everything; any thread may call it."""
         self._pauses = pauses
-        self._log = log
-        self._queues = queues
-        self._index = index
+        self._log = data.log
+        self._queues = data.queues
+        self._index = data.index
         self._files = files
         self._directories = directories
         self._durable = durable
         self._save_checkpoint = save_checkpoint
-        self._clock = clock
+        self._clock = data.clock
         self._swept_for: int | None = None  # the log's minimum offset of the running or last sweep
         self._unswept: list[AnyQueue] = []
         self._waste: list[Callable[[], None]] = []  # slow closing and removing of files that are out of use

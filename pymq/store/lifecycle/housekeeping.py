@@ -5,14 +5,9 @@ A store calls it some times a second. While nothing changes it does nothing and 
 
 from __future__ import annotations
 
-from pymq.clock import Clock
 from pymq.store.dispatch.unit_mender import UnitMender
-from pymq.store.index.index_service import IndexService
-from pymq.store.integrity.digests import Digests
 from pymq.store.lifecycle.checkpointer import Checkpointer
-from pymq.store.log.commit_log import CommitLog
-from pymq.store.queue.queue_table import QueueTable
-from pymq.store.settings import StoreSettings
+from pymq.store.lifecycle.store_data import StoreData
 from pymq.store.write.appender import Appender
 
 TAILS_A_TICK = 200  # queues whose files a tick opens, makes and writes at most: 5 ms, more on a slow file system
@@ -30,27 +25,22 @@ class Housekeeping:
 
     def __init__(
         self,
+        data: StoreData,
         *,
-        log: CommitLog,
-        queues: QueueTable,
-        index: IndexService | None,
-        digests: Digests | None,
         appender: Appender,
         checkpoints: Checkpointer,
         mender: UnitMender,
-        clock: Clock,
-        settings: StoreSettings,
     ) -> None:
-        self._log = log
-        self._queues = queues
-        self._index = index
-        self._digests = digests
+        self._log = data.log
+        self._queues = data.queues
+        self._index = data.index
+        self._digests = data.digests
         self._appender = appender
         self._checkpoints = checkpoints
         self._mender = mender
         self._next_distrust_ms = 0
-        self._clock = clock
-        self._settings = settings
+        self._clock = data.clock
+        self._settings = data.settings
         self._next_write_ms = 0
         self._round_state: _LogState = ((0, 0), 0, 0)  # at the begin of a round of tails
         self._written_state: _LogState | None = None  # None: keys were inserted since

@@ -20,6 +20,7 @@ from pymq.store.dispatch.queue_dispatcher import QueueDispatcher
 from pymq.store.index.keyed_records import KeyColumns
 from pymq.store.lifecycle.lost_end import damaged_end
 from pymq.store.lifecycle.queue_recovery import QueueRecovery
+from pymq.store.lifecycle.store_data import StoreData
 from pymq.store.lifecycle.store_times import StoreTimes
 from pymq.store.lifecycle.unreadable import are_whole
 from pymq.store.log.commit_log import CommitLog
@@ -29,7 +30,6 @@ from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.queue.queue_table import QueueTable
 from pymq.store.scan.fast_scanner import scan_fast
 from pymq.store.scan.scanner import End, find_later_record, record_in
-from pymq.store.settings import StoreSettings
 
 if TYPE_CHECKING:
     from pymq.store.scan.columns import Records
@@ -94,24 +94,21 @@ class _QueueGap(Exception):
 
 
 def recover(
-    log: CommitLog,
-    queues: QueueTable,
-    index: KeyIndex | None,
+    data: StoreData,
     checkpoint: Checkpoint,
-    settings: StoreSettings,
     *,
     clean: bool,
     is_replica: bool,
-    now_ms: int,
     distrust: Distrust,
     progress: Progress | None = None,
 ) -> RecoveryReport:
     """Bring a store whose files are loaded to a state where it can serve. Raises OSError.
 
-    ``now_ms``, the wall clock's time, tells a damaged store time. ``distrust`` is called before units or keys are
-    written again that the checkpoint says are on the disk, because a power loss could take some of them. The log of a
-    replica (``is_replica``) ends at unsynced damage, also at a whole record that can't be read: others have the rest.
+    The wall clock's time tells a damaged store time. ``distrust`` is called before units or keys are written again that
+    the checkpoint says are on the disk, because a power loss could take some of them. The log of a replica
+    (``is_replica``) ends at unsynced damage, also at a whole record that can't be read: others have the rest.
     """
+    log, queues, index, settings = data.log, data.queues, data.index, data.settings
     report = RecoveryReport(clean=clean)
     if settings.on_lost_end is not None and not clean:
         checkpoint = _end_at_damage(log, queues, checkpoint, report, distrust, settings.on_lost_end)
@@ -128,8 +125,10 @@ def recover(
         if index_start < queue_start - INDEX_BYTES_AT_START_MAX:
             index.rebuild_from(index_start)
             index_start = queue_start
-    times = StoreTimes(max(checkpoint.physic_ms, checkpoint.logics_ms) if checkpoint.durable else 0, now_ms)
-    run = _Run(log, queues, index, checkpoint, settings, times, report, progress)
+    times = StoreTimes(
+        max(checkpoint.physic_ms, checkpoint.logics_ms) if checkpoint.durable else 0, data.clock.now_ms()
+    )
+    run = _Run(data, checkpoint, times, report, progress)
     run.ends_at_damage = is_replica or settings.on_lost_end is not None
     try:
         run.scan_from(queue_start, index_start, queue_recovery.kept)
@@ -195,19 +194,16 @@ class _Run:
 
     def __init__(
         self,
-        log: CommitLog,
-        queues: QueueTable,
-        index: KeyIndex | None,
+        data: StoreData,
         checkpoint: Checkpoint,
-        settings: StoreSettings,
         times: StoreTimes,
         report: RecoveryReport,
         progress: Progress | None,
     ) -> None:
-        self._log = log
-        self._queues = queues
-        self._index = index
-        self._settings = settings
+        self._log = log = data.log
+        self._queues = data.queues
+        self._index = data.index
+        self._settings = data.settings
         self._times = times
         self._report = report
         self._progress = progress
@@ -219,7 +215,7 @@ class _Run:
         self.ends_at_damage = False
         self._queue_start = 0
         self._dispatcher = QueueDispatcher(
-            log, queues, settings, on_grown=lambda queue, _: self._bound_tail(queue), on_gap=self._check_gap,
+            log, data.queues, data.settings, on_grown=lambda queue, _: self._bound_tail(queue), on_gap=self._check_gap,
             on_damage=self._note_damage, note=report.notes.append,
         )  # fmt: skip
 

@@ -13,20 +13,15 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from pymq.clock import Clock
 from pymq.errors import StoreError, StoreUnavailableError
 from pymq.store.dispatch.queue_dispatcher import QueueDispatcher
 from pymq.store.dispatch.quick_dispatcher import QuickDispatcher
-from pymq.store.index.index_service import IndexService
 from pymq.store.index.keyed_records import KeyedRecords
-from pymq.store.integrity.digests import Digests
+from pymq.store.lifecycle.store_data import StoreData
 from pymq.store.lifecycle.store_times import StoreTimes
-from pymq.store.log.commit_log import CommitLog
 from pymq.store.log.log_record import Scanned, has_index_entries
 from pymq.store.queue.batch_queue import AnyQueue
-from pymq.store.queue.queue_table import QueueTable
 from pymq.store.scan.scanner import End, Window, could_go_on, find_later_record, read_piece, scan
-from pymq.store.settings import StoreSettings
 from pymq.store.write.appender import Appender
 
 if TYPE_CHECKING:
@@ -52,23 +47,18 @@ class Follower:
 
     def __init__(
         self,
+        data: StoreData,
         *,
-        log: CommitLog,
-        queues: QueueTable,
-        index: IndexService | None,
-        digests: Digests | None,
         appender: Appender,
-        clock: Clock,
-        settings: StoreSettings,
         is_open: Callable[[], bool],
     ) -> None:
-        self._log = log
-        self._queues = queues
-        self._index = index
-        self._digests = digests
+        self._log = data.log
+        self._queues = data.queues
+        self._index = data.index
+        self._digests = data.digests
         self._appender = appender
-        self._clock = clock
-        self._settings = settings
+        self._clock = data.clock
+        self._settings = data.settings
         self._is_open = is_open
         self._dispatcher: QueueDispatcher | None = None
         self._quick: QuickDispatcher | None = None

@@ -13,20 +13,19 @@ from zlib import crc32
 
 from pymq.clock import Clock
 from pymq.errors import DoesNotFitError, StoreUnavailableError
+from pymq.model.draft import Draft
 from pymq.model.inner_batch import INNER_FLAGS
 from pymq.model.layout import (
     CRC_MASK,
     HEAD_TO_PHYSICAL,
-    HEAD_V4,
-    HEAD_V4_MIDDLE,
     HOST_V4_SIZE_BYTES,
     I32,
     NO_UNIT_FLAG,
-    SYS_FLAG_V4_MASK,
     UNIT,
 )
 from pymq.model.properties import append_properties, tags_code_of
-from pymq.model.record import encode_record, numbers_error, record_size
+from pymq.model.record import encode_draft, numbers_error, record_size
+from pymq.store.disk.fs import Buffer
 from pymq.store.index.index_service import IndexService
 from pymq.store.index.keyed_records import KeyedRecords
 from pymq.store.log.commit_log import CommitLog
@@ -35,6 +34,7 @@ from pymq.store.queue.batch_queue import AnyQueue, BatchQueue
 from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.queue.queue_table import QueueTable
 from pymq.store.settings import StoreSettings
+from pymq.store.write.plain_record import pack_middle, pack_record
 from pymq.store.write.readable import check_properties
 from pymq.store.write.staged_batch import StagedBatch
 from pymq.store.write.store_time import next_store_ms
@@ -42,11 +42,8 @@ from pymq.store.write.unconfirmed import NEEDS_NOTHING, UnconfirmedCommit, Uncon
 
 # Called with a queue and its new units. queue.listed(units) has one of 20 bytes for each message.
 ArrivalListener = Callable[[AnyQueue, bytes], None]
-BatchEntry = tuple[int, bytes, bytes, int]  # flag, body, properties, tags code
 
 _BATCHES_BEFORE_BULK = 16  # batches of keys that may wait until numpy is loaded: it inserts a hundred times faster
-_SHORT_COUNT = 1024
-_SHORT = [n.to_bytes(2, "big") for n in range(_SHORT_COUNT)]  # lengths of ordinary property areas
 
 
 class Placed(NamedTuple):
@@ -119,22 +116,7 @@ class Appender:
     def anything_staged(self) -> bool:
         return not self.staged.is_empty
 
-    def stage(
-        self,
-        topic: str,
-        queue_id: int,
-        *,
-        body: bytes,
-        properties: bytes,
-        tags_code: int,
-        flag: int = 0,
-        sys_flag: int = 0,
-        born_timestamp_ms: int,
-        born_host: bytes,
-        reconsume_times: int = 0,
-        prepared_transaction_offset: int = 0,
-        message_count: int = 1,
-    ) -> Placed:
+    def stage(self, topic: str, queue_id: int, draft: Draft, message_count: int = 1) -> Placed:
         """Give a message its place. It becomes visible with :meth:`commit`. The caller has checked topic and queue.
 
         ``message_count``: of an inner batch, see :meth:`stage_inner`. Raises StoreUnavailableError when the store takes
@@ -143,11 +125,11 @@ class Appender:
         log, store_host = self._log, self._store_host
         if self.closed is not None or log.broken is not None:
             raise self.unavailable_error()
+        properties, born_host, sys_flag = draft.properties, draft.born_host, draft.sys_flag
         check_properties(properties)
         queue = self._queues.get(topic, queue_id) or self._queues.make(topic, queue_id)
         store_ms = self.stamp()
-        properties_size = len(properties)
-        size = queue.overhead_bytes + len(body) + properties_size
+        size = queue.overhead_bytes + len(draft.body) + len(properties)
         size += len(born_host) + len(store_host) - 2 * HOST_V4_SIZE_BYTES
         batch = self.staged
         physical_offset = batch.place(size)
@@ -155,82 +137,52 @@ class Appender:
         queue_offset = queue.next_offset if in_queue else 0
         try:
             if len(born_host) == HOST_V4_SIZE_BYTES == len(store_host):
-                parts: tuple[bytes, ...] = (
-                    HEAD_V4.pack(
-                        size, queue.magic, crc32(body) & CRC_MASK, queue_id, flag, queue_offset, physical_offset,
-                        sys_flag & SYS_FLAG_V4_MASK, born_timestamp_ms, born_host, store_ms, store_host,
-                        reconsume_times, prepared_transaction_offset, len(body),
-                    ),
-                    body,
-                    queue.topic_part,
-                    _SHORT[properties_size] if properties_size < _SHORT_COUNT else properties_size.to_bytes(2, "big"),
-                    properties,
-                )  # fmt: skip
+                parts: Sequence[Buffer] = pack_record(
+                    draft, queue, size, queue_offset, physical_offset, store_ms, store_host
+                )
             else:
-                record = encode_record(
-                    topic=topic.encode(), queue_id=queue_id, queue_offset=queue_offset,
-                    physical_offset=physical_offset, body=body, properties=properties, flag=flag, sys_flag=sys_flag,
-                    born_timestamp_ms=born_timestamp_ms, born_host=born_host, store_timestamp_ms=store_ms,
-                    store_host=store_host, reconsume_times=reconsume_times,
-                    prepared_transaction_offset=prepared_transaction_offset,
-                )  # fmt: skip
-                parts = (record,)
-        except struct.error as error:
-            batch.give_back(physical_offset)
-            raise numbers_error(error) from error
+                parts = (encode_draft(draft, topic, queue_id, queue_offset, physical_offset, store_ms, store_host),)
         except DoesNotFitError:
             batch.give_back(physical_offset)
             raise
         if in_queue and isinstance(queue, BatchQueue):
-            batch.add_to_batch_queue(queue, parts, physical_offset, size, tags_code, store_ms, message_count)
+            batch.add_to_batch_queue(queue, parts, physical_offset, size, draft.tags_code, store_ms, message_count)
         elif in_queue and isinstance(queue, ConsumeQueue):
-            batch.add(queue, parts, physical_offset, size, tags_code)
+            batch.add(queue, parts, physical_offset, size, draft.tags_code)
         else:
             batch.add_without_unit(parts)
         if has_index_entries(sys_flag):
             batch.keys.add(topic, properties, physical_offset, store_ms)
         return Placed(queue_offset, physical_offset, size)
 
-    def stage_many(
-        self,
-        topic: str,
-        queue_id: int,
-        entries: Sequence[BatchEntry],
-        *,
-        sys_flag: int = 0,
-        born_timestamp_ms: int,
-        born_host: bytes,
-        reconsume_times: int = 0,
-    ) -> Sequence[Placed]:
+    def stage_many(self, topic: str, queue_id: int, drafts: Sequence[Draft]) -> Sequence[Placed]:
         """Stage a batch: consecutive queue offsets and places, in one segment unless a host is IPv6.
 
-        Raises as :meth:`stage` does; then none of it is staged.
+        The ``drafts`` are those of one request: they differ in body, properties, tags code and flag alone. Raises as
+        :meth:`stage` does; then none of the batch is staged.
         """
         log, store_host = self._log, self._store_host
         if self.closed is not None or log.broken is not None:
             raise self.unavailable_error()
         queue = self._queues.get(topic, queue_id) or self._queues.make(topic, queue_id)
-        is_plain = isinstance(queue, ConsumeQueue) and has_queue_unit(sys_flag)
-        if not is_plain or not len(born_host) == HOST_V4_SIZE_BYTES == len(store_host):
-            hosts = len(born_host) + len(store_host)
-            for _, body, properties, _ in entries:  # all or none: check the later ones before the first is staged
-                check_properties(properties)
+        if not drafts:
+            return PlacedBatch(queue.next_offset, [], [])
+        common = drafts[0]
+        is_plain = isinstance(queue, ConsumeQueue) and has_queue_unit(common.sys_flag)
+        if not is_plain or not len(common.born_host) == HOST_V4_SIZE_BYTES == len(store_host):
+            hosts = len(common.born_host) + len(store_host)
+            for draft in drafts:  # all or none: check the later ones before the first is staged
+                check_properties(draft.properties)
                 log.check_fits(
-                    record_size(len(topic.encode()), len(body), len(properties)) + hosts - 2 * HOST_V4_SIZE_BYTES
-                )
-            return [
-                self.stage(
-                    topic, queue_id, body=body, properties=properties, tags_code=tags_code, flag=flag,
-                    sys_flag=sys_flag, born_timestamp_ms=born_timestamp_ms, born_host=born_host,
-                    reconsume_times=reconsume_times,
-                )
-                for flag, body, properties, tags_code in entries
-            ]  # fmt: skip
+                    record_size(len(topic.encode()), len(draft.body), len(draft.properties))
+                    + hosts - 2 * HOST_V4_SIZE_BYTES
+                )  # fmt: skip
+            return [self.stage(topic, queue_id, draft) for draft in drafts]
         assert isinstance(queue, ConsumeQueue)
-        for entry in entries:
-            check_properties(entry[2])
+        bodies, owns = [draft.body for draft in drafts], [draft.properties for draft in drafts]
+        for own in owns:
+            check_properties(own)
         store_ms = self.stamp()
-        bodies, owns = [entry[1] for entry in entries], [entry[2] for entry in entries]
         body_sizes, properties_sizes = [len(body) for body in bodies], [len(own) for own in owns]
         overhead = queue.overhead_bytes
         sizes = [overhead + body + own for body, own in zip(body_sizes, properties_sizes, strict=True)]
@@ -239,15 +191,12 @@ class Appender:
         offsets = list(accumulate(sizes, initial=first))[:-1]
         count, queue_offset = len(sizes), queue.next_offset
         queue_offsets = range(queue_offset, queue_offset + count)
-        sys_flag &= SYS_FLAG_V4_MASK
-        parts: list[bytes] = [b""] * (5 * count)
+        parts: list[Buffer] = [b""] * (5 * count)
         try:
-            middle = HEAD_V4_MIDDLE.pack(
-                sys_flag, born_timestamp_ms, born_host, store_ms, store_host, reconsume_times, 0
-            )
+            middle = pack_middle(common, store_ms, store_host)
             parts[0::5] = map(
                 HEAD_TO_PHYSICAL.pack, sizes, repeat(queue.magic), [crc32(body) & CRC_MASK for body in bodies],
-                repeat(queue_id), [entry[0] for entry in entries], queue_offsets, offsets,
+                repeat(queue_id), [draft.flag for draft in drafts], queue_offsets, offsets,
             )  # fmt: skip
         except struct.error as error:
             batch.give_back(first)
@@ -259,28 +208,16 @@ class Appender:
         parts[2::5] = bodies
         parts[3::5] = map(tails.__getitem__, properties_sizes)
         parts[4::5] = owns
-        batch.add_records(queue, parts, map(UNIT.pack, offsets, sizes, [entry[3] for entry in entries]), count)
+        batch.add_records(queue, parts, map(UNIT.pack, offsets, sizes, [draft.tags_code for draft in drafts]), count)
         if b"KEY" in b"".join(owns):
             batch.add_keys(topic, owns, offsets, store_ms)
         return PlacedBatch(queue_offset, offsets, sizes)
 
-    def stage_inner(
-        self,
-        topic: str,
-        queue_id: int,
-        *,
-        body: bytes,
-        properties: bytes,
-        message_count: int,
-        flag: int = 0,
-        sys_flag: int = 0,
-        born_timestamp_ms: int,
-        born_host: bytes,
-    ) -> Placed:
-        """Stage a batch as one record, an inner batch of ``message_count`` messages. Its ``body`` is the request's.
+    def stage_inner(self, topic: str, queue_id: int, draft: Draft, message_count: int) -> Placed:
+        """Stage a batch as one record, an inner batch of ``message_count`` messages. The draft's body is the request's.
 
-        The record gets the flags of an inner batch, and the properties INNER_NUM and INNER_BASE. Raises as
-        :meth:`stage`, DoesNotFitError also when the properties become too long, OSError.
+        The record gets the flags of an inner batch, the properties INNER_NUM and INNER_BASE, and its tags code. Raises
+        as :meth:`stage`, DoesNotFitError also when the properties become too long, OSError.
         """
         queue = self._queues.get(topic, queue_id) or self._queues.make(topic, queue_id, holds_batches=True)
         if not isinstance(queue, BatchQueue):
@@ -288,12 +225,10 @@ class Appender:
                 raise StoreUnavailableError(f"{topic} queue {queue_id} becomes a batch queue: send again")
             queue = self._queues.make_batch_queue(topic, queue_id, self._log)
         inner = f"INNER_NUM\x01{message_count}\x02INNER_BASE\x01{queue.next_offset}\x02".encode()
-        properties = append_properties(properties, inner)
-        return self.stage(
-            topic, queue_id, body=body, properties=properties, tags_code=tags_code_of(properties), flag=flag,
-            sys_flag=sys_flag | INNER_FLAGS, born_timestamp_ms=born_timestamp_ms, born_host=born_host,
-            message_count=message_count,
-        )  # fmt: skip
+        draft.properties = append_properties(draft.properties, inner)
+        draft.tags_code = tags_code_of(draft.properties)
+        draft.sys_flag |= INNER_FLAGS
+        return self.stage(topic, queue_id, draft, message_count)
 
     def commit(self, *, await_sync: bool = False, await_confirm: bool = False) -> None:
         """Write everything staged to the log's file at once, add it to the queues, then call the listeners.

@@ -1,7 +1,7 @@
 """The fast way into the store for the most common record: IPv4 hosts, no transaction, a queue known beforehand.
 
-It writes the same bytes as :meth:`MessageStore.stage` (a property test holds them equal), but without keyword
-arguments, look-ups and result objects, because it runs once for every plain send.
+It writes the same bytes as :meth:`MessageStore.stage` (a property test holds them equal), but without look-ups
+and result objects, because it runs once for every plain send.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import struct
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+from pymq.errors import DoesNotFitError
+from pymq.model.draft import Draft
 from pymq.model.inner_batch import INNER_FLAGS
 from pymq.model.layout import (
     BATCH_ENTRY_BODY_AT,
@@ -19,7 +21,6 @@ from pymq.model.layout import (
     CRC_MASK,
     HEAD_TO_PHYSICAL,
     HEAD_V4,
-    HEAD_V4_MIDDLE,
     HOST_V4_SIZE_BYTES,
     MAGIC_V1,
     NOT_COMPACTED,
@@ -36,13 +37,12 @@ from pymq.store.queue.batch_queue import BatchQueue
 from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.queue.queue_table import QueueTable
 from pymq.store.write.appender import Appender
+from pymq.store.write.plain_record import I16, pack_middle, pack_record
 from pymq.store.write.readable import check_properties
 
 if TYPE_CHECKING:
-    from pymq.store.disk.fs import Buffer
     from pymq.store.write.uniform_batch import Encoded
 
-_I16 = [n.to_bytes(2, "big") for n in range(PROPERTIES_SIZE_MAX_BYTES + 1)]
 _TAGS = b"TAGS\x01"
 _KEYS = b"KEYS\x01"
 _UNIQUE = b"UNIQ_KEY\x01"
@@ -84,22 +84,10 @@ class PlainStager:
         queue = self._queues.get(topic, queue_id) or self._queues.make(topic, queue_id)
         return queue if isinstance(queue, BatchQueue) else None
 
-    def stage_inner(
-        self,
-        queue: BatchQueue,
-        body: Buffer,
-        properties: bytes,
-        keyed: bytes,
-        flag: int,
-        sys_flag: int,
-        born_timestamp_ms: int,
-        born_host: bytes,
-        count: int,
-    ) -> tuple[int, int, int]:
+    def stage_inner(self, queue: BatchQueue, draft: Draft, count: int) -> tuple[int, int, int]:
         """Stage an inner batch of ``count`` messages, as :meth:`MessageStore.stage_inner` does.
 
-        The ``body`` is kept as it is until the commit: it must not change. Returns (physical offset, size in bytes,
-        queue offset of the first message); see :meth:`stage`.
+        Returns (physical offset, size in bytes, queue offset of the first message); see :meth:`stage`.
         """
         store, batch = self._appender, self._batch
         log = batch.log
@@ -111,11 +99,13 @@ class PlainStager:
         else:
             raise store.unavailable_error()
         queue_offset = queue.units.message_end + queue.pending_count
-        properties = b"%bINNER_NUM\x01%d\x02INNER_BASE\x01%d\x02" % (properties, count, queue_offset)
-        body_size, properties_size = len(body), len(properties)
+        properties = b"%bINNER_NUM\x01%d\x02INNER_BASE\x01%d\x02" % (draft.properties, count, queue_offset)
+        draft.properties = properties
+        draft.sys_flag |= INNER_FLAGS
+        properties_size = len(properties)
         if properties_size > PROPERTIES_SIZE_MAX_BYTES or 0 in properties:
             check_properties(properties)
-        size = queue.overhead_bytes + body_size + properties_size
+        size = queue.overhead_bytes + len(draft.body) + properties_size
         at = log.staged_end
         if size + BLANK_SIZE_BYTES > log.segment_end - at:
             at = batch.place(size)
@@ -123,17 +113,13 @@ class PlainStager:
         else:
             log.staged_end = at + size
         try:
-            head = _pack_head(
-                size, MAGIC_V1, crc32(body) & CRC_MASK, queue.queue_id, flag, queue_offset, at,
-                sys_flag & SYS_FLAG_V4_MASK | INNER_FLAGS, born_timestamp_ms, born_host, store_ms, self._host, 0, 0,
-                body_size,
-            )  # fmt: skip
-        except struct.error as error:
+            parts += pack_record(draft, queue, size, queue_offset, at, store_ms, self._host)
+        except DoesNotFitError:
             batch.give_back(at)
-            raise numbers_error(error) from error
-        parts += (head, body, queue.topic_part, _I16[properties_size], properties)
+            raise
         if not queue.staged:
             batch.queues.append(queue)
+        keyed = draft.keyed
         code = tags_code_of(keyed) if _TAGS in keyed else 0
         queue.staged.append(_pack_batch_unit(at, size, code, store_ms, queue_offset, count, NOT_COMPACTED, 0))
         queue.pending_count += count
@@ -144,25 +130,13 @@ class PlainStager:
         keys.times_ms.append(store_ms)
         return at, size, queue_offset
 
-    def stage(
-        self,
-        queue: ConsumeQueue,
-        body: bytes,
-        properties: bytes,
-        keyed: bytes,
-        tags_code: int,
-        flag: int,
-        sys_flag: int,
-        born_timestamp_ms: int,
-        born_host: bytes,
-        prepared_transaction_offset: int = 0,
-    ) -> tuple[int, int]:
+    def stage(self, queue: ConsumeQueue, draft: Draft) -> tuple[int, int]:
         """Stage a record; return (physical offset, size in bytes). Its queue offset is the old ``queue.next_offset``.
 
-        ``keyed``: those of the ``properties`` that may be keys. ``born_host`` has 8 bytes. The transaction bits of
-        ``sys_flag`` are 0, or those of a committed message. Raises as :meth:`MessageStore.stage` does.
+        The draft has its ``keyed``, and a ``born_host`` of 8 bytes. The transaction bits of its ``sys_flag`` are 0, or
+        those of a committed message. Raises as :meth:`MessageStore.stage` does.
         """
-        # StagedBatch.place, add and KeyedRecords.add, written out: their calls cost a seventh of a staged record.
+        # StagedBatch.place, add, KeyedRecords.add and pack_record, written out: calls cost a fifth of a staged record.
         store, batch = self._appender, self._batch
         log = batch.log
         parts = log.parts
@@ -173,6 +147,7 @@ class PlainStager:
             store_ms = store.stamp()
         else:
             raise store.unavailable_error()
+        body, properties = draft.body, draft.properties
         body_size, properties_size = len(body), len(properties)
         if properties_size > PROPERTIES_SIZE_MAX_BYTES or 0 in properties:
             check_properties(properties)
@@ -186,50 +161,43 @@ class PlainStager:
         queue_offset = queue.next_offset
         try:
             head = _pack_head(
-                size, MAGIC_V1, crc32(body) & CRC_MASK, queue.queue_id, flag, queue_offset, at,
-                sys_flag & SYS_FLAG_V4_MASK, born_timestamp_ms, born_host, store_ms, self._host, 0,
-                prepared_transaction_offset, body_size,
+                size, queue.magic, crc32(body) & CRC_MASK, queue.queue_id, draft.flag, queue_offset, at,
+                draft.sys_flag & SYS_FLAG_V4_MASK, draft.born_timestamp_ms, draft.born_host, store_ms, self._host,
+                draft.reconsume_times, draft.prepared_transaction_offset, body_size,
             )  # fmt: skip
         except struct.error as error:
             batch.give_back(at)
             raise numbers_error(error) from error
-        parts += (head, body, queue.topic_part, _I16[properties_size], properties)
+        parts += (head, body, queue.topic_part, I16[properties_size], properties)
         staged = queue.staged
         if not staged:
             batch.queues.append(queue)
-        staged.append(_pack_unit(at, size, tags_code))
+        staged.append(_pack_unit(at, size, draft.tags_code))
         queue.next_offset = queue_offset + 1
         keys = batch.keys
         keys.topics.append(queue.topic)
-        keys.properties.append(keyed)
+        keys.properties.append(draft.keyed)
         keys.offsets.append(at)
         keys.times_ms.append(store_ms)
         return at, size
 
     def stage_batch(
-        self,
-        queue: ConsumeQueue,
-        entries: bytes,
-        shared: bytes,
-        sys_flag: int,
-        born_timestamp_ms: int,
-        born_host: bytes,
-        count_max: int,
-        unusual: tuple[bytes, ...],
+        self, queue: ConsumeQueue, draft: Draft, count_max: int, unusual: tuple[bytes, ...]
     ) -> tuple[list[int], int] | None:
-        """Stage the entries of a batch request's body, each with the ``shared`` properties behind its own.
+        """Stage the entries of a batch request's body, each with the draft's shared properties behind its own.
 
         Returns (physical offsets, total bytes), or None with nothing staged when the batch is not a plain one: it is
         malformed, has too many entries or properties, has one of the ``unusual`` words or a name of the broker's own
-        in it, or doesn't fit into the current segment. ``shared`` has no TAGS and no KEYS. Its UNIQ_KEY is a key of
-        each entry; without one each entry has its own.
+        in it, or doesn't fit into the current segment. The shared properties have no TAGS and no KEYS. Their UNIQ_KEY
+        is a key of each entry; without one each entry has its own.
         """
+        entries, shared = bytes(draft.body), draft.properties
         store = self._appender
         if not store.is_writable:
             raise store.unavailable_error()
         store_ms = store.stamp()
         if store.bulk_ready:
-            uniform = self._encode_uniform(queue, entries, shared, sys_flag, born_timestamp_ms, born_host, store_ms)
+            uniform = self._encode_uniform(queue, draft, store_ms)
             if uniform is not None:
                 own = uniform.own + shared
                 if (
@@ -252,12 +220,9 @@ class PlainStager:
         parts: list[bytes] = []
         units: list[bytes] = []
         offsets: list[int] = []
-        last_body_size = last_properties_size = -1
-        at, end, body_head, tail = 0, len(entries), b"", b""
+        at, end, body_head, tail, last_body_size, last_properties_size = 0, len(entries), b"", b"", -1, -1
         try:
-            middle = HEAD_V4_MIDDLE.pack(
-                sys_flag & SYS_FLAG_V4_MASK, born_timestamp_ms, born_host, store_ms, self._host, 0, 0
-            )
+            middle = pack_middle(draft, store_ms, self._host)
             while at < end:
                 size, flag, body_size = _unpack_entry(entries, at)
                 body_end = at + BATCH_ENTRY_BODY_AT + body_size
@@ -279,7 +244,7 @@ class PlainStager:
                 if own_size != last_properties_size:
                     if own_size + shared_size > SENT_PROPERTIES_MAX_BYTES:
                         return None
-                    last_properties_size, tail = own_size, topic_part + _I16[own_size + shared_size]
+                    last_properties_size, tail = own_size, topic_part + I16[own_size + shared_size]
                 size = overhead + body_size + own_size + shared_size
                 parts += (
                     _pack_start(size, MAGIC_V1, crc32(body) & CRC_MASK, queue_id, flag, queue_offset, position),
@@ -301,33 +266,12 @@ class PlainStager:
         owns = parts[4::6] if _KEYS in entries or _UNIQUE not in shared else None
         return self._take(queue, parts, units, offsets, owns, shared, store_ms)
 
-    def _encode_uniform(
-        self,
-        queue: ConsumeQueue,
-        entries: bytes,
-        shared: bytes,
-        sys_flag: int,
-        born_timestamp_ms: int,
-        born_host: bytes,
-        store_ms: int,
-    ) -> Encoded | None:
+    def _encode_uniform(self, queue: ConsumeQueue, draft: Draft, store_ms: int) -> Encoded | None:
         from pymq.store.write.uniform_batch import BatchPlace, encode_uniform  # noqa: PLC0415 - it needs numpy
 
-        place = BatchPlace(
-            queue.topic_part,
-            queue.overhead_bytes,
-            queue.queue_id,
-            queue.next_offset,
-            self._batch.next_place,
-            sys_flag & SYS_FLAG_V4_MASK,
-            born_timestamp_ms,
-            born_host,
-            store_ms,
-            self._host,
-        )
         try:
-            return encode_uniform(entries, shared, place)
-        except struct.error:  # a number too large for its field: the loop finds it, too
+            return encode_uniform(draft, BatchPlace(queue, self._batch.next_place, store_ms, self._host))
+        except DoesNotFitError:  # a number too large for its field: the loop finds it, too
             return None
 
     def _take(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from pymq.model.layout import BLANK_SIZE_BYTES, UNIT
+from pymq.store.disk.fs import Buffer
 from pymq.store.index.keyed_records import KeyedRecords
 from pymq.store.log.commit_log import CommitLog
 from pymq.store.queue.batch_queue import AnyQueue, BatchQueue
@@ -46,7 +47,7 @@ class StagedBatch:
         """Return whether ``size`` bytes fit into the current segment."""
         return self.log.staged_end + size + BLANK_SIZE_BYTES <= self.log.segment_end
 
-    def add(self, queue: ConsumeQueue, parts: Sequence[bytes], at: int, size: int, tags_code: int) -> None:
+    def add(self, queue: ConsumeQueue, parts: Sequence[Buffer], at: int, size: int, tags_code: int) -> None:
         """Add a record of ``size`` bytes at physical offset ``at``, and its unit. It gets the queue's next offset."""
         self.log.parts += parts
         staged = queue.staged
@@ -56,7 +57,7 @@ class StagedBatch:
         queue.next_offset += 1
 
     def add_to_batch_queue(
-        self, queue: BatchQueue, parts: Sequence[bytes], at: int, size: int, tags_code: int, store_ms: int, count: int
+        self, queue: BatchQueue, parts: Sequence[Buffer], at: int, size: int, tags_code: int, store_ms: int, count: int
     ) -> None:
         """Do as :meth:`add` for a record with ``count`` messages. They get the queue's next offsets."""
         self.log.parts += parts
@@ -64,11 +65,11 @@ class StagedBatch:
             self.queues.append(queue)
         queue.stage(at, size, tags_code, store_ms, queue.next_offset, count)
 
-    def add_without_unit(self, parts: Sequence[bytes]) -> None:
+    def add_without_unit(self, parts: Sequence[Buffer]) -> None:
         """Add a record that is in no queue."""
         self.log.parts += parts
 
-    def add_records(self, queue: ConsumeQueue, parts: Sequence[bytes], units: Iterable[bytes], count: int) -> None:
+    def add_records(self, queue: ConsumeQueue, parts: Sequence[Buffer], units: Iterable[bytes], count: int) -> None:
         """Add ``count`` records back to back, and their packed units."""
         self.log.parts += parts
         if count and not queue.staged:

@@ -11,18 +11,19 @@ from zlib import crc32
 
 import numpy as np
 
+from pymq.model.draft import Draft
 from pymq.model.layout import (
     BATCH_ENTRY_BODY_AT,
     BATCH_ENTRY_BODY_LENGTH_AT,
     BATCH_ENTRY_OVERHEAD_BYTES,
     BATCH_ENTRY_SIZES,
-    HEAD_V4,
     I32,
-    MAGIC_V1,
     SENT_PROPERTIES_MAX_BYTES,
 )
 from pymq.model.layout_dtypes import CRC_MASK, UNITS, batch_entries, batch_records
 from pymq.model.properties import tags_code_of
+from pymq.store.queue.consume_queue import ConsumeQueue
+from pymq.store.write.plain_record import pack_record
 
 COUNT_MIN = 8  # below this the loop is faster
 _SEPARATOR = b"\x02"
@@ -46,25 +47,21 @@ class Encoded(NamedTuple):
 
 
 class BatchPlace(NamedTuple):
-    """The place of a batch and the values that its records share. Hosts are IPv4."""
+    """The place of a batch, and the store's time (Unix ms) and IPv4 host. Its offsets in the queue are the next."""
 
-    topic_part: bytes
-    overhead_bytes: int
-    queue_id: int
-    queue_offset: int
+    queue: ConsumeQueue
     physical_offset: int
-    sys_flag: int
-    born_timestamp_ms: int
-    born_host: bytes
     store_ms: int
     store_host: bytes
 
 
-def encode_uniform(entries: bytes, shared: bytes, place: BatchPlace) -> Encoded | None:
+def encode_uniform(draft: Draft, place: BatchPlace) -> Encoded | None:
     """Encode the records of a batch request's body. Returns None when its entries differ in size or are malformed.
 
-    The ``shared`` properties, which have no TAGS, stand behind each entry's own.
+    The draft's properties, which have no TAGS, stand behind each entry's own. Raises DoesNotFitError for a number that
+    its field can't hold.
     """
+    entries, shared, queue = bytes(draft.body), draft.properties, place.queue
     if len(entries) < COUNT_MIN * BATCH_ENTRY_OVERHEAD_BYTES:
         return None
     size, _, body_size = BATCH_ENTRY_SIZES.unpack_from(entries)
@@ -86,14 +83,14 @@ def encode_uniform(entries: bytes, shared: bytes, place: BatchPlace) -> Encoded 
     code = tags_code_of(own) if len(own) == own_size else _common_tags_code(own, own_size, count)
     if code is None:
         return None
-    template = _template(body_size, own_size, shared, place)
+    template = _template(body_size, own_size, draft, place)
     total = len(template)
     physical = np.arange(place.physical_offset, place.physical_offset + count * total, total)
     encoded = bytearray(template) * count
-    records = np.frombuffer(encoded, batch_records(body_size, own_size, len(place.topic_part), total))
+    records = np.frombuffer(encoded, batch_records(body_size, own_size, len(queue.topic_part), total))
     records["crc"] = np.fromiter(map(crc32, columns["body"].tolist()), np.uint32, count) & CRC_MASK
     records["flag"] = columns["flag"]
-    records["queue_offset"] = np.arange(place.queue_offset, place.queue_offset + count)
+    records["queue_offset"] = np.arange(queue.next_offset, queue.next_offset + count)
     records["physical"] = physical
     records["body"] = columns["body"]
     records["own"] = columns["own"]
@@ -158,25 +155,11 @@ def _common_tags_code(own: bytes, size: int, count: int) -> int | None:
     return tags_code_of(own[:size])
 
 
-def _template(body_size: int, own_size: int, shared: bytes, place: BatchPlace) -> bytes:
-    """Return a record with zeros where the entries differ."""
-    properties_size = own_size + len(shared)
-    head = HEAD_V4.pack(
-        place.overhead_bytes + body_size + properties_size,
-        MAGIC_V1,
-        0,
-        place.queue_id,
-        0,
-        0,
-        0,
-        place.sys_flag,
-        place.born_timestamp_ms,
-        place.born_host,
-        place.store_ms,
-        place.store_host,
-        0,
-        0,
-        body_size,
-    )
-    middle = place.topic_part + properties_size.to_bytes(2, "big")
-    return b"".join((head, bytes(body_size), middle, bytes(own_size), shared))
+def _template(body_size: int, own_size: int, draft: Draft, place: BatchPlace) -> bytes:
+    """Return a record in which zeros stand for what differs between entries; its checksum is that of the zeros."""
+    empty = Draft(
+        bytes(body_size), bytes(own_size) + draft.properties, draft.born_timestamp_ms, draft.born_host,
+        sys_flag=draft.sys_flag,
+    )  # fmt: skip
+    size = place.queue.overhead_bytes + body_size + len(empty.properties)
+    return b"".join(pack_record(empty, place.queue, size, 0, 0, place.store_ms, place.store_host))

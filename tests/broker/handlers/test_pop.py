@@ -14,6 +14,7 @@ from pymq.broker.assembly.wiring import broker_dispatcher
 from pymq.broker.handlers.pop import INVISIBLE_MAX_MS
 from pymq.errors import StoreUnavailableError
 from pymq.model import pop
+from pymq.model.draft import Draft
 from pymq.model.record import StoredMessage, decode_records
 from pymq.model.tables import SubscriptionGroupConfig, TopicConfig
 from pymq.wire.codes import RequestCode as Code
@@ -795,9 +796,7 @@ def test_messages_of_a_topic_that_is_gone_are_dropped() -> None:
 
 def test_a_delayed_message_is_not_delayed_again() -> None:
     p = Popping()
-    p.world.parts.messages.writer.put(
-        "T", 0, b"a", b"DELAY\x013\x02", born_timestamp_ms=0, born_host=b"\0" * 8, redirect_delay=False
-    )
+    p.world.parts.messages.writer.put("T", 0, Draft(b"a", b"DELAY\x013\x02", 0, b"\0" * 8), redirect_delay=False)
     p.world.parts.end_turn()
     p.pop(invisible_ms=1000)
     p.wait(1000)

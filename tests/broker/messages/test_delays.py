@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pymq.broker.metadata.table_saver import run_inline
+from pymq.model.draft import Draft
 from pymq.model.tables import TopicConfig
 from tests.broker.disk import Threads, failing
 from tests.broker.world import World
@@ -200,7 +201,7 @@ def test_messages_of_the_same_commit_as_a_delivery_are_not_forgotten() -> None:
     world.put("T", b"1", DELAY="1")
     world.clock.advance(1000)
     writer = world.parts.messages.writer
-    writer.put("T", 0, b"2", b"DELAY\x011\x02", born_timestamp_ms=1, born_host=bytes(8))
+    writer.put("T", 0, Draft(b"2", b"DELAY\x011\x02", 1, bytes(8)))
     world.parts.messages.delays.tick()
     world.clock.advance(1000)
     world.parts.messages.delays.tick()

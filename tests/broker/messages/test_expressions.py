@@ -16,6 +16,7 @@ from pymq.broker.messages.reader import EVALUATION_MS
 from pymq.errors import Refusal
 from pymq.filter.parser import EXPRESSION_LENGTH_MAX
 from pymq.filter.sql92 import BYTES_PER_CHARACTER
+from pymq.model.draft import Draft
 from pymq.model.layout import BODY_LENGTH_AT, UNIT_SIZE_BYTES
 from pymq.model.properties import encode_properties
 from pymq.model.tables import TopicConfig
@@ -243,9 +244,7 @@ def test_an_arrival_that_matches_answers(world: World) -> None:
 def test_a_match_in_the_middle_of_a_commit_answers(world: World) -> None:
     caller, other = park(world, "size = 9"), park(world, "size = 10")
     for size in (b"8", b"9", b"8"):
-        world.parts.messages.writer.put(
-            "T", 0, size, encode_properties({"size": size.decode()}), born_timestamp_ms=0, born_host=BORN_HOST
-        )
+        world.parts.messages.writer.put("T", 0, Draft(size, encode_properties({"size": size.decode()}), 0, BORN_HOST))
     world.parts.messages.writer.commit()
     assert answers(world, caller) == [[b"9"]] and answers(world, other) == []
 
@@ -254,9 +253,7 @@ def test_more_arrivals_than_one_check_takes_answer_a_pull(world: World) -> None:
     caller = park(world, "size = 10000")
     count = world.parts.store.settings.filter_scan_bytes // UNIT_SIZE_BYTES + 1
     for _ in range(count):
-        world.parts.messages.writer.put(
-            "T", 0, b"x", encode_properties({"size": "1"}), born_timestamp_ms=0, born_host=BORN_HOST
-        )
+        world.parts.messages.writer.put("T", 0, Draft(b"x", encode_properties({"size": "1"}), 0, BORN_HOST))
     world.parts.messages.writer.commit()
     assert answers(world, caller) == [[]]
     assert caller.peer.answers[0].code == ResponseCode.PULL_RETRY_IMMEDIATELY

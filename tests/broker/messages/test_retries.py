@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pymq.errors import Refusal
+from pymq.model.draft import Draft
 from pymq.model.message import MessageQueue
 from pymq.model.properties import decode_properties, encode_properties
 from pymq.model.tables import SubscriptionGroupConfig, TopicConfig
@@ -79,14 +80,10 @@ def test_dead_letters_after_the_last_try(
         "REAL_TOPIC": "%RETRY%g",
         "REAL_QID": "0",
     }
-    placed = world.parts.messages.writer.put(  # as the delay level delivered it
+    placed = world.parts.messages.writer.put(
         "%RETRY%g",
         0,
-        b"x",
-        encode_properties(earlier),
-        born_timestamp_ms=0,
-        born_host=BORN_HOST,
-        reconsume_times=times,
+        Draft(b"x", encode_properties(earlier), 0, BORN_HOST, reconsume_times=times),
         redirect_delay=False,
     )
     world.parts.messages.writer.commit()

@@ -11,6 +11,7 @@ import pytest
 
 from pymq.broker.messages.writer import NOT_WAITING
 from pymq.errors import StoreUnavailableError
+from pymq.model.draft import Draft
 from pymq.model.properties import encode_properties
 from pymq.model.record import StoredMessage, decode_records
 from pymq.model.tables import TopicConfig
@@ -37,7 +38,7 @@ def opened(**settings: Any) -> World:
 def stage(world: World, body: bytes = b"x", **properties: str) -> int:
     """Stage a message in queue 0 of T, and return its queue offset."""
     raw = encode_properties(properties)
-    return world.parts.messages.writer.put("T", 0, body, raw, born_timestamp_ms=1, born_host=BORN_HOST).queue_offset
+    return world.parts.messages.writer.put("T", 0, Draft(body, raw, 1, BORN_HOST)).queue_offset
 
 
 def answer(opaque: int, serialize: int = 0) -> bytes:
@@ -50,7 +51,7 @@ def bodies(world: World) -> list[bytes]:
 
 def test_a_message_that_is_put_again_keeps_what_is_not_given(world: World) -> None:
     writer = world.parts.messages.writer
-    writer.put("T", 0, b"x", b"", flag=3, sys_flag=2, born_timestamp_ms=1, born_host=BORN_HOST, reconsume_times=5)
+    writer.put("T", 0, Draft(b"x", b"", 1, BORN_HOST, flag=3, sys_flag=2, reconsume_times=5))
     writer.commit()
     first = world.messages("T")[0]
     properties = encode_properties({"DELAY": "2", "KEYS": "k"})
@@ -107,11 +108,9 @@ def test_a_turn_without_messages_writes_nothing(world: World) -> None:
 
 
 def test_a_batch_has_consecutive_offsets(world: World) -> None:
-    entries = [(n, b"%d" % n, b"") for n in range(5)]
+    drafts = [Draft(b"%d" % n, b"", 1, BORN_HOST, flag=n) for n in range(5)]
     stage(world, b"before")
-    placed = world.parts.messages.writer.put_batch(
-        "T", 0, entries, sys_flag=0, born_timestamp_ms=1, born_host=BORN_HOST
-    )
+    placed = world.parts.messages.writer.put_batch("T", 0, drafts)
     assert [place.queue_offset for place in placed] == [1, 2, 3, 4, 5]
     ends = [place.physical_offset + place.size_bytes for place in placed]
     assert [place.physical_offset for place in placed[1:]] == ends[:-1]
@@ -371,7 +370,7 @@ def test_a_no_wait_send_is_answered_after_the_write(synced: tuple[World, Threads
     patient, hasty = FakePeer(), FakePeer()
     for opaque, peer, wait in ((1, patient, "true"), (2, hasty, value), (3, patient, "TRUE")):
         raw = encode_properties({"WAIT": wait})
-        world.parts.messages.writer.put("T", 0, b"%d" % opaque, raw, born_timestamp_ms=1, born_host=BORN_HOST)
+        world.parts.messages.writer.put("T", 0, Draft(b"%d" % opaque, raw, 1, BORN_HOST))
         world.parts.messages.writer.hold(peer, answer(opaque), raw)
     world.parts.messages.writer.commit()
     assert [(frame.opaque, frame.code) for frame in hasty.frames] == [(2, 0)] and patient.frames == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pymq.broker.metrics.traffic import TrafficMetrics, is_system
+from pymq.model.draft import Draft
 from pymq.model.tables import TopicConfig
 from tests.broker.disk import failing
 from tests.broker.metrics.readings import left_out, table
@@ -101,7 +102,7 @@ def test_sends_that_wait_for_slaves_and_those_that_failed(world: World) -> None:
     peer = FakePeer()
     stage = world.parts.messages.writer.put
     for _ in range(2):
-        stage("orders", 0, b"x", b"", born_timestamp_ms=1, born_host=BORN_HOST)
+        stage("orders", 0, Draft(b"x", b"", 1, BORN_HOST))
         world.parts.messages.writer.hold(peer, b"answer")
     world.parts.messages.writer.commit()
     assert table(collector(world))["pymq_sends_waiting"] == {(): 2}
@@ -109,7 +110,7 @@ def test_sends_that_wait_for_slaves_and_those_that_failed(world: World) -> None:
     peer.write_all = lambda frames: None  # type: ignore[method-assign]
     slaves.ack()
     assert table(collector(world))["pymq_sends_waiting"] == {(): 0}
-    stage("orders", 0, b"x", b"", born_timestamp_ms=1, born_host=BORN_HOST)
+    stage("orders", 0, Draft(b"x", b"", 1, BORN_HOST))
     with failing(world, "pwrite", "commitlog"):
         world.parts.messages.writer.commit()
     assert table(collector(world))["pymq_failed_commits_total"] == {(): 1}

@@ -30,6 +30,7 @@ from pymq.broker.replication.history.epoch_history import EpochHistory
 from pymq.broker.replication.roles.role import Role, RoleChange
 from pymq.clock import ManualClock
 from pymq.config import BrokerConfig
+from pymq.model.draft import Draft
 from pymq.raft.core import ELECTION_TICKS
 from pymq.raft.messages import (
     AppendAnswer,
@@ -243,9 +244,7 @@ def test_records_of_a_deposed_leader_end_with_its_role() -> None:
     group._change_role = changes.append
     parts: Any = group._parts
     store, end = parts.store, group.node.log.end
-    store.stage(
-        "T", 0, body=b"late", properties=b"", tags_code=0, born_timestamp_ms=0, born_host=b"\x7f\0\0\x01\0\0\0\x01"
-    )
+    store.stage("T", 0, Draft(b"late", b"", 0, b"\x7f\0\0\x01\0\0\0\x01", 0))
     store.commit()
     assert store.physical_max_offset > end
     for _ in range(3):

@@ -16,6 +16,7 @@ from pymq.broker.replication.roles.role import Role
 from pymq.clock import ManualClock
 from pymq.errors import StoreError
 from pymq.model import names
+from pymq.model.draft import Draft
 from pymq.model.names import RAFT_TOPIC
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.settings import StoreSettings
@@ -34,8 +35,8 @@ class _Writer:
         self._store = store
         self._listeners: list[Callable[[bool], None]] = []
 
-    def put(self, topic: str, queue_id: int, body: bytes, properties: bytes, **born: Any) -> Placed:
-        return self._store.stage(topic, queue_id, body=body, properties=properties, tags_code=0, **born)
+    def put(self, topic: str, queue_id: int, draft: Draft) -> Placed:
+        return self._store.stage(topic, queue_id, draft)
 
     def when_committed(self, listener: Callable[[bool], None]) -> None:
         self._listeners.append(listener)
@@ -182,8 +183,7 @@ def test_the_place_in_the_log_is_saved_without_changes_too() -> None:
 def test_a_record_that_is_none_stops_the_tables_and_the_leadership() -> None:
     node = Node()
     node.open(leads=False)
-    born = {"born_timestamp_ms": 1, "born_host": BORN_HOST}
-    node.writer.put(RAFT_TOPIC, QUEUE_ID, b"no record", b"", **born)
+    node.writer.put(RAFT_TOPIC, QUEUE_ID, Draft(b"no record", b"", 1, BORN_HOST))
     node.tables.confirmed(node.writer.commit())
     assert "can't be read" in node.tables.problem
     with pytest.raises(StoreError, match="can't lead"):
@@ -219,7 +219,7 @@ def _fill_segment(node: Node) -> None:
     """Write messages until the log is in its next segment."""
     end = (node.store.physical_max_offset // SEGMENT_BYTES + 1) * SEGMENT_BYTES
     while node.store.physical_max_offset < end:
-        node.writer.put("Filler", 0, b"x" * 900_000, b"", born_timestamp_ms=1, born_host=BORN_HOST)
+        node.writer.put("Filler", 0, Draft(b"x" * 900_000, b"", 1, BORN_HOST))
         node.writer.commit()
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from pymq.broker.replication import sync_mode
+from pymq.model.draft import Draft
 from pymq.model.properties import encode_properties
 from pymq.model.tables import TopicConfig
 from pymq.wire.codes import RequestCode, ResponseCode
@@ -34,7 +35,7 @@ def commit_one(world: World, opaque: int, peer: FakePeer | None = None, **proper
     """Commit one send, and return the peer that gets its answer."""
     peer = peer or FakePeer()
     writer, raw = world.parts.messages.writer, encode_properties(properties)
-    writer.put("T", 0, b"%d" % opaque, raw, born_timestamp_ms=1, born_host=BORN_HOST)
+    writer.put("T", 0, Draft(b"%d" % opaque, raw, 1, BORN_HOST))
     writer.hold(peer, answer(opaque), raw)
     writer.commit()
     return peer
@@ -398,7 +399,7 @@ class Course:
     def send(self, number: int) -> None:
         writer, waits = self.world.parts.messages.writer, self.rng.random() < 0.8
         properties = encode_properties({} if waits else {"WAIT": "false"})
-        writer.put("T", 0, b"%d" % number, properties, born_timestamp_ms=1, born_host=BORN_HOST)
+        writer.put("T", 0, Draft(b"%d" % number, properties, 1, BORN_HOST))
         writer.hold(self.peer, answer(number), properties)
         self.bodies.append(b"%d" % number)
         self._staged.append(number)

@@ -10,7 +10,7 @@ from typing import Any
 from pymq.broker.replication.history.epoch_history import EpochHistory
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.replication.sync_mode import NoSlaves, SyncMode
-from pymq.broker.report.replication_status import StatusReport, TruncationHistory
+from pymq.broker.report.replication_status import AskedForStatus, StatusReport, TruncationHistory
 from pymq.wire.bodies_replication import HaClientState, SlaveState, TruncationState
 from tests.broker.disk import failing
 from tests.broker.world import ROOT, World
@@ -53,7 +53,8 @@ def report_of(
     role: Role,
     slaves: HaService | NoSlaves | None = None,
     ha_client: HaClientState | None = None,
-    **more: Any,
+    truncations: TruncationHistory | None = None,
+    **asked: Any,
 ) -> StatusReport:
     """Return the report as a broker in this role makes it."""
     slaves, store = slaves or NoSlaves(), world.parts.store
@@ -64,7 +65,8 @@ def report_of(
         role=role,
         sync_mode=sync_mode,
         side=Side(slaves, ha_client),
-        **more,
+        truncations=truncations,
+        asked=AskedForStatus(**asked),
     )
 
 

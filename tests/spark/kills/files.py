@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from pymq.clock import SystemClock
+from pymq.model.draft import Draft
 from pymq.spark.planning.planner import make_plan
 from pymq.spark.planning.positions import LATEST, Position
 from pymq.spark.planning.ranges import ReadSettings
@@ -39,9 +40,7 @@ def write(root: Path, first: int, seed: str) -> None:
         for _ in range(chance.randint(1, 20)):
             body = b"%d " % number + b"x" * chance.randint(0, 300)
             queue_id = number % QUEUES
-            store.stage(
-                TOPIC, queue_id, body=body, properties=b"", tags_code=0, born_timestamp_ms=1, born_host=bytes(8)
-            )
+            store.stage(TOPIC, queue_id, Draft(body, b"", 1, bytes(8)))
             number += 1
         store.commit()
         if chance.random() < 0.05:

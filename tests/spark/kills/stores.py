@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from pymq.clock import SystemClock
+from pymq.model.draft import Draft
 from pymq.spark.export import export
 from pymq.spark.export.options import ExportOptions
 from pymq.spark.planning.store_place import StorePlace
@@ -30,15 +31,7 @@ def write_store(root: Path, messages: int = MESSAGES) -> None:
     store = MessageStore(root=str(root), files=RealFiles(), clock=SystemClock(), settings=SETTINGS)
     store.open()
     for number in range(messages):
-        store.stage(
-            TOPIC,
-            number % QUEUES,
-            body=b"%d " % number + b"x" * 100,
-            properties=b"",
-            tags_code=0,
-            born_timestamp_ms=1,
-            born_host=bytes(8),
-        )
+        store.stage(TOPIC, number % QUEUES, Draft(b"%d " % number + b"x" * 100, b"", 1, bytes(8)))
         if number % COMMIT_ROWS == 0:
             store.commit()
     store.commit()

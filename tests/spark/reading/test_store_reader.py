@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from pymq.cli import main as cli
 from pymq.clock import ManualClock
 from pymq.errors import EXIT_FAILED, NotFoundError, StoreError, UsageError
+from pymq.model.draft import Draft
 from pymq.model.inner_batch import unwrapped
 from pymq.model.javahash import tags_code
 from pymq.model.record import StoredMessage, decode_record
@@ -137,15 +138,7 @@ def test_rows_are_those_of_the_plain_decoder(
     store.open()
     for number, (queue_id, body, properties) in enumerate(given):
         code = tags_code(properties[5:6].decode()) if properties.startswith(b"TAGS") else 0
-        store.stage(
-            "orders",
-            queue_id,
-            body=body,
-            properties=properties,
-            tags_code=code,
-            born_timestamp_ms=5,
-            born_host=BORN,
-        )
+        store.stage("orders", queue_id, Draft(body, properties, 5, BORN, code))
         store.commit()
         if number % 9 == 5:
             store.tick()

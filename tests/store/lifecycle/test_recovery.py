@@ -13,6 +13,7 @@ import pytest
 
 from pymq.clock import ManualClock
 from pymq.errors import CorruptRecordError, StoreError
+from pymq.model.draft import Draft
 from pymq.model.layout import BLANK_UNIT_SIZE, PLACEHOLDER_CODE
 from pymq.model.names import SCHEDULE_TOPIC
 from pymq.model.record import StoredMessage, decode_records
@@ -564,7 +565,7 @@ def test_delay_queues_are_rebuilt_with_their_due_times() -> None:
     store.open()
     due_ms = clock.now_ms() + 10_000
     level = b"DELAY\x013\x02"
-    store.stage(SCHEDULE_TOPIC, 2, body=b"", properties=level, tags_code=due_ms, born_timestamp_ms=0, born_host=BORN)
+    store.stage(SCHEDULE_TOPIC, 2, Draft(b"", level, 0, BORN, due_ms))
     store.commit()
     die(store)
     store, report = reopen(files, segment_size_bytes=4096)
@@ -666,7 +667,7 @@ def test_a_start_after_a_kill_reads_little_of_a_long_log(by: str) -> None:
     store = make_store(files, clock, **sizes)
     store.open()
     for _ in range(140):
-        store.stage_many("T", 0, [(0, bytes(range(256)) * 4, b"", 0)] * 100, born_timestamp_ms=1, born_host=BORN)
+        store.stage_many("T", 0, [Draft(bytes(range(256)) * 4, b"", 1, BORN)] * 100)
         store.commit()
         # In 140 steps of 60 ms no checkpoint is due by its age, but the log grows by 14 MiB.
         clock.advance(60 if by == "bytes" else store.settings.checkpoint_interval_ms)

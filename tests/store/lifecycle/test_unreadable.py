@@ -7,6 +7,7 @@ import struct
 import pytest
 
 from pymq.clock import ManualClock
+from pymq.model.draft import Draft
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.store import MessageStore
 from tests.store.support import BORN, ROOT, die, make_store, put, read_all
@@ -21,9 +22,7 @@ def filled(files: MemoryFiles, bodies: list[bytes]) -> list[int]:
     store.open()
     lengths = []
     for number, body in enumerate(bodies):
-        placed = store.stage(
-            "T", 0, body=body, properties=PROPERTIES, tags_code=0, born_timestamp_ms=number, born_host=BORN
-        )
+        placed = store.stage("T", 0, Draft(body, PROPERTIES, number, BORN))
         store.commit()
         lengths.append(placed.physical_offset + placed.size_bytes - len(PROPERTIES) - 2)
     die(store)

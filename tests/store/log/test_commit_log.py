@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pymq.errors import StoreError, StoreUnavailableError
+from pymq.model.draft import Draft
 from pymq.model.layout import MAGIC_BLANK, RECORD_START
 from pymq.store.disk.fs import Files, RealFiles
 from pymq.store.disk.memory_fs import MemoryFiles
@@ -42,7 +43,7 @@ def test_a_batch_never_spans_segments() -> None:
     store = make_store(MemoryFiles())
     store.open()
     put(store, "T", 0, b"x" * 3000)
-    placed = store.stage_many("T", 0, [(0, b"y" * 400, b"", 0)] * 3, born_timestamp_ms=1, born_host=b"\0" * 8)
+    placed = store.stage_many("T", 0, [Draft(b"y" * 400, b"", 1, b"\0" * 8)] * 3)
     store.commit()
     assert [p.physical_offset // 4096 for p in placed] == [1, 1, 1]
     assert [p.queue_offset for p in placed] == [1, 2, 3]

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pymq.errors import CorruptRecordError, NotFoundError, UnreadableError
+from pymq.model.draft import Draft
 from pymq.model.javahash import tags_code
 from pymq.model.layout import UNIT
 from pymq.model.record import decode_records
@@ -128,10 +129,7 @@ def test_batch_queues_read_the_same_from_kept_pieces() -> None:
     store.open()
     for number in range(queues * count):
         body = b"%04d" % number * 500
-        store.stage_inner(
-            "B", number % queues, body=body, properties=b"", message_count=per_batch, born_timestamp_ms=1,
-            born_host=b"\x7f\0\0\1\0\0\0\1",
-        )  # fmt: skip
+        store.stage_inner("B", number % queues, Draft(body, b"", 1, b"\x7f\0\0\1\0\0\0\1"), message_count=per_batch)
     store.commit()
     for _ in range(2):  # the second time most records lie in kept pieces
         for queue_id in range(queues):

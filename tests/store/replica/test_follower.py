@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from pymq.clock import ManualClock
 from pymq.errors import NotFoundError, StoreError, StoreUnavailableError
+from pymq.model.draft import Draft
 from pymq.model.layout import UNIT_SIZE_BYTES
 from pymq.model.names import SCHEDULE_TOPIC
 from pymq.store.disk.checkpoint import CheckpointFile
@@ -113,9 +114,10 @@ def test_any_messages_in_any_pieces(messages: list, sizes: list[int], data: st.D
         heard_there, heard_here = Heard(master), Heard(slave)
         for topic, queue_id, body, properties, sys_flag, host in messages:
             master.stage(
-                topic, queue_id, body=body, properties=properties, sys_flag=sys_flag, born_timestamp_ms=5,
-                born_host=host, tags_code=tags_code_of(master, topic, properties),
-            )  # fmt: skip
+                topic,
+                queue_id,
+                Draft(body, properties, 5, host, tags_code_of(master, topic, properties), sys_flag=sys_flag),
+            )
             master.commit()
         follower = slave.follow()
         number = 0

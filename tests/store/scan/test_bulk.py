@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from pymq.clock import ManualClock
 from pymq.errors import CorruptRecordError
+from pymq.model.draft import Draft
 from pymq.model.javahash import index_key_hash
 from pymq.model.names import SCHEDULE_TOPIC
 from pymq.model.properties import find_property
@@ -59,10 +60,7 @@ def store_of(
     store = make_store(files, clock, segment_size_bytes=SEGMENT_BYTES, index_enabled=False)
     store.open()
     for topic, queue_id, body, properties, sys_flag, host in messages * copies:
-        store.stage(
-            topic, queue_id, body=body, properties=properties, tags_code=0, sys_flag=sys_flag,
-            born_timestamp_ms=5, born_host=host,
-        )  # fmt: skip
+        store.stage(topic, queue_id, Draft(body, properties, 5, host, 0, sys_flag=sys_flag))
         clock.advance(7)
     store.commit()
     for path, node in files.nodes.items():
@@ -191,9 +189,10 @@ def test_a_rebuild_in_columns_makes_the_same_store(seed: int, monkeypatch: pytes
         properties = b"UNIQ_KEY\x01U%d\x02" % i + chance.choice([b"", b"TAGS\x01A\x02", b"KEYS\x01a b%d\x02" % i])
         topic = chance.choice(["T", "T", "T", "Other", SCHEDULE_TOPIC])
         store.stage(
-            topic, chance.randrange(3), body=b"%d" % i, properties=properties, tags_code=0, born_timestamp_ms=5,
-            born_host=BORN, sys_flag=chance.choice([0, 0, 0, 0, 4, 12]),
-        )  # fmt: skip
+            topic,
+            chance.randrange(3),
+            Draft(b"%d" % i, properties, 5, BORN, 0, sys_flag=chance.choice([0, 0, 0, 0, 4, 12])),
+        )
         if i % 50 == 7:
             store.commit()
             clock.advance(1000)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from pymq.clock import ManualClock
 from pymq.errors import DoesNotFitError
+from pymq.model.draft import Draft
 from pymq.model.hosts import pack_host
 from pymq.model.record import encode_record
 from pymq.store.disk.memory_fs import MemoryFiles
@@ -42,6 +43,11 @@ def open_store(store_host: bytes = HOST) -> MessageStore:
     return store
 
 
+def draft_of(entry: tuple[int, bytes, bytes, int], sys_flag: int, born_host: bytes) -> Draft:
+    flag, body, properties, tags_code = entry
+    return Draft(body, properties, 5, born_host, tags_code, flag, sys_flag, properties)
+
+
 def plain(topic: str, offset: int, physical: int, entry: tuple[int, bytes, bytes, int], **more: object) -> bytes:
     fields: dict[str, Any] = {"sys_flag": 1, "born_timestamp_ms": 5, "born_host": HOST, "store_host": HOST, **more}
     return encode_record(
@@ -56,17 +62,14 @@ def test_every_way_to_stage_equals_the_plain_encoder(topic: str, entries: list) 
     for way in ("batch", "single", "short"):
         store = open_store()
         if way == "batch":
-            store.stage_many(topic, 3, entries, sys_flag=1, born_timestamp_ms=5, born_host=HOST)
+            store.stage_many(topic, 3, [draft_of(entry, 1, HOST) for entry in entries])
         short = store.plain_stager()
-        for flag, body, properties, tags_code in entries if way != "batch" else []:
+        for entry in entries if way != "batch" else []:
             queue = short.queue(topic, 3) if way == "short" else None
             if queue is not None:
-                short.stage(queue, body, properties, properties, tags_code, flag, 1, 5, HOST)
+                short.stage(queue, draft_of(entry, 1, HOST))
             else:
-                store.stage(
-                    topic, 3, body=body, properties=properties, tags_code=tags_code, flag=flag, sys_flag=1,
-                    born_timestamp_ms=5, born_host=HOST,
-                )  # fmt: skip
+                store.stage(topic, 3, draft_of(entry, 1, HOST))
         store.commit()
         at = 0
         for offset, entry in enumerate(entries):
@@ -82,7 +85,7 @@ def test_every_way_to_stage_equals_the_plain_encoder(topic: str, entries: list) 
 @given(st.sampled_from([HOST, V6]), st.sampled_from([HOST, V6]), ENTRIES)
 def test_ipv4_and_ipv6_hosts(born_host: bytes, store_host: bytes, entries: list) -> None:
     store = open_store(store_host)
-    placed = store.stage_many("T", 3, entries, sys_flag=0x31, born_timestamp_ms=5, born_host=born_host)
+    placed = store.stage_many("T", 3, [draft_of(entry, 0x31, born_host) for entry in entries])
     store.commit()
     for offset, (entry, place) in enumerate(zip(entries, placed, strict=True)):
         wanted = plain("T", offset, place.physical_offset, entry, born_host=born_host, store_host=store_host)
@@ -101,9 +104,7 @@ def test_a_batch_returns_a_sequence_of_places() -> None:
 def test_half_messages_and_rollbacks_take_no_queue_offset() -> None:
     store = open_store()
     for sys_flag in (0x4, 0xC, 0x8, 0x0):
-        store.stage(
-            "T", 0, body=b"", properties=b"", tags_code=0, sys_flag=sys_flag, born_timestamp_ms=0, born_host=HOST
-        )
+        store.stage("T", 0, Draft(b"", b"", 0, HOST, 0, sys_flag=sys_flag))
     store.commit()
     assert store.max_offset("T", 0) == 2
 
@@ -113,8 +114,8 @@ def test_listeners_are_called_once_per_queue_and_commit() -> None:
     store.add_arrival_listener(
         lambda queue, units: heard.append((queue.topic, queue.queue_id, queue.max_offset, tags_codes(units)))
     )
-    store.stage_many("T", 1, [(0, b"", b"", 7), (0, b"", b"", 8)], born_timestamp_ms=0, born_host=HOST)
-    store.stage("U", 0, body=b"", properties=b"", tags_code=9, born_timestamp_ms=0, born_host=HOST)
+    store.stage_many("T", 1, [Draft(b"", b"", 0, HOST, code) for code in (7, 8)])
+    store.stage("U", 0, Draft(b"", b"", 0, HOST, 9))
     assert heard == []
     store.commit()
     assert heard == [("T", 1, 2, [7, 8]), ("U", 0, 1, [9])]
@@ -127,7 +128,7 @@ def test_store_time_never_goes_back() -> None:
     times = []
     for now_ms in (NOW_MS, NOW_MS - 3_600_000, NOW_MS + 5):
         clock.set_wall(now_ms)
-        store.stage("T", 0, body=b"", properties=b"", tags_code=0, born_timestamp_ms=0, born_host=HOST)
+        store.stage("T", 0, Draft(b"", b"", 0, HOST))
         store.commit()
         times.append(store.store_time("T", 0, store.max_offset("T", 0) - 1))
     assert times == [NOW_MS, NOW_MS, NOW_MS + 5]
@@ -159,8 +160,8 @@ def test_store_time_does_not_stay_ten_years_ahead(is_restarted: bool) -> None:
 
 def test_a_batch_of_an_ipv6_client_is_staged_whole_or_not_at_all() -> None:
     store = open_store()
-    entries = [(0, b"fits", b"", 0), (0, b"x" * SETTINGS.segment_size_bytes, b"", 0)]
+    drafts = [Draft(body, b"", 0, pack_host("::1", 1)) for body in (b"fits", b"x" * SETTINGS.segment_size_bytes)]
     with pytest.raises(DoesNotFitError, match="can't be stored"):
-        store.stage_many("T", 0, entries, born_timestamp_ms=0, born_host=pack_host("::1", 1))
+        store.stage_many("T", 0, drafts)
     store.commit()
     assert store.max_offset("T", 0) == 0

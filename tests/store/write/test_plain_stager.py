@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pymq.model.draft import Draft
 from pymq.store.disk.memory_fs import MemoryFiles
 from tests.store.support import BORN, SMALL, make_store
 from tests.store.test_batch_model import BATCHES, write_topics
@@ -26,11 +27,9 @@ def files_after(sizes: list[int], *, is_short: bool) -> dict[str, bytes]:
         queue = stager.batch_queue(BATCHES, 0)
         assert queue is not None
         if is_short:
-            stager.stage_inner(queue, memoryview(body), PROPERTIES, PROPERTIES, 0, 0, 1, BORN, 3)
+            stager.stage_inner(queue, Draft(memoryview(body), PROPERTIES, 1, BORN, keyed=PROPERTIES), 3)
         else:
-            store.stage_inner(
-                BATCHES, 0, body=body, properties=PROPERTIES, message_count=3, born_timestamp_ms=1, born_host=BORN
-            )
+            store.stage_inner(BATCHES, 0, Draft(body, PROPERTIES, 1, BORN), message_count=3)
         if number % 3 == 2:
             store.commit()
     store.commit()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from pymq.clock import ManualClock
 from pymq.errors import DoesNotFitError
+from pymq.model.draft import Draft
 from pymq.model.layout import PROPERTIES_SIZE_MAX_BYTES
 from pymq.model.record import decode_record, encode_batch_entry
 from pymq.store.disk.memory_fs import MemoryFiles
@@ -48,41 +49,34 @@ CALL = st.fixed_dictionaries(
 
 def ask(store: MessageStore, call: dict[str, Any]) -> int:
     """Stage what is asked for; return how many records that is."""
-    shared = {"sys_flag": call["sys_flag"], "born_timestamp_ms": call["born_timestamp_ms"]}
     host, topic, body, properties = call["born_host"], call["topic"], call["body"], call["properties"]
+    draft = Draft(
+        body, properties, call["born_timestamp_ms"], host, 0, call["flag"], call["sys_flag"], properties,
+        call["reconsume_times"],
+    )  # fmt: skip
     stager = store.plain_stager()
     if call["way"] == "stage":
-        store.stage(
-            topic, 0, body=body, properties=properties, tags_code=0, flag=call["flag"], born_host=host,
-            reconsume_times=call["reconsume_times"], prepared_transaction_offset=call["prepared"], **shared,
-        )  # fmt: skip
+        draft.prepared_transaction_offset = call["prepared"]
+        store.stage(topic, 0, draft)
         return 1
     if call["way"] == "many":
-        entries = [(call["flag"], body, properties, 0)] * call["count"]
-        store.stage_many(topic, 0, entries, born_host=host, reconsume_times=call["reconsume_times"], **shared)
-        return len(entries)
+        store.stage_many(topic, 0, [draft] * call["count"])
+        return int(call["count"])
     if call["way"] == "inner":
-        store.stage_inner(
-            topic + "i" if len(topic) < 9 else topic[:-1], 0, body=body, properties=properties,
-            message_count=call["count"], flag=call["flag"], born_host=host, **shared,
-        )  # fmt: skip
+        store.stage_inner(topic + "i" if len(topic) < 9 else topic[:-1], 0, draft, call["count"])
         return 1
     queue = stager.queue(topic, 0)
     if queue is None or len(host) != len(BORN):
         return 0
     if call["way"] == "plain":
-        stager.stage(
-            queue, body, properties, properties, 0, call["flag"], call["sys_flag"], call["born_timestamp_ms"], host,
-            call["prepared"],
-        )  # fmt: skip
+        draft.prepared_transaction_offset = call["prepared"]
+        stager.stage(queue, draft)
         return 1
     if len(properties) > PROPERTIES_SIZE_MAX_BYTES:
         return 0
-    entries_body = encode_batch_entry(body, properties) * call["count"]
-    taken = stager.stage_batch(
-        queue, entries_body, b"S\x01" + b"s" * call["count"] + b"\x02", call["sys_flag"], call["born_timestamp_ms"],
-        host, 100, (),
-    )  # fmt: skip
+    draft.body = encode_batch_entry(body, properties) * call["count"]
+    draft.properties = b"S\x01" + b"s" * call["count"] + b"\x02"
+    taken = stager.stage_batch(queue, draft, 100, ())
     return 0 if taken is None else len(taken[0])
 
 
@@ -99,7 +93,7 @@ def test_what_is_taken_can_be_read_back_and_a_refusal_leaves_nothing(calls: list
             pass
         if number % 2:
             store.commit()
-    store.stage("T", 0, body=b"last", properties=b"", tags_code=0, born_timestamp_ms=0, born_host=BORN)
+    store.stage("T", 0, Draft(b"last", b"", 0, BORN))
     store.commit()
     found = list(scan(store._log, 0, check_crc=True))
     assert isinstance(found[-1], End) and found[-1].offset == store.physical_max_offset

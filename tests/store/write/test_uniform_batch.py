@@ -9,10 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pymq.clock import ManualClock
+from pymq.model.draft import Draft
 from pymq.model.hosts import pack_host
 from pymq.model.record import decode_records, encode_batch_entry
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.index.keyed_records import KeyRows
+from pymq.store.queue.consume_queue import ConsumeQueue
+from pymq.store.queue.queue_files import QueueFiles
 from pymq.store.settings import StoreSettings
 from pymq.store.store import MessageStore
 from pymq.store.write.uniform_batch import COUNT_MIN, BatchPlace, encode_uniform
@@ -22,18 +25,9 @@ SHARED = b"UNIQ_KEY\x01ABC\x02WAIT\x01true\x02"
 
 
 def place() -> BatchPlace:
-    return BatchPlace(
-        topic_part=b"\x01T",
-        overhead_bytes=92,
-        queue_id=3,
-        queue_offset=7,
-        physical_offset=1000,
-        sys_flag=0,
-        born_timestamp_ms=5,
-        born_host=HOST,
-        store_ms=6,
-        store_host=HOST,
-    )
+    queue = ConsumeQueue(QueueFiles(MemoryFiles(), "/s/consumequeue", 20_000, 1), "T", 3)
+    queue.next_offset = 7
+    return BatchPlace(queue, physical_offset=1000, store_ms=6, store_host=HOST)
 
 
 def stage(entries: bytes, *, by_columns: bool) -> tuple[Any, bytes, bytes, Any]:
@@ -44,13 +38,13 @@ def stage(entries: bytes, *, by_columns: bool) -> tuple[Any, bytes, bytes, Any]:
     store = MessageStore(root="/s", files=MemoryFiles(), clock=ManualClock(), settings=settings, store_host=HOST)
     store.open()
     # The first record makes the segment that the short ways need.
-    store.stage("T", 3, body=b"first", properties=b"", tags_code=0, born_timestamp_ms=5, born_host=HOST)
+    store.stage("T", 3, Draft(b"first", b"", 5, HOST))
     store.commit()
     stager = store.plain_stager()
     queue = stager.queue("T", 3)
     assert queue is not None
     store.set_bulk_ready(by_columns)
-    result = stager.stage_batch(queue, entries, SHARED, 0, 5, HOST, 32767, (b"DELAY\x01",))
+    result = stager.stage_batch(queue, Draft(entries, SHARED, 5, HOST), 32767, (b"DELAY\x01",))
     rows = KeyRows()
     keys = store._appender.staged.keys
     for record in zip(keys.topics, keys.properties, keys.offsets, keys.times_ms, strict=True):
@@ -91,7 +85,7 @@ def with_numbers(template: bytes) -> bytes:
 )
 def test_properties_that_differ_only_in_the_unique_key_are_parsed_once(template: bytes, is_told_once: bool) -> None:
     entries = with_numbers(template)
-    encoded = encode_uniform(entries, SHARED, place())
+    encoded = encode_uniform(Draft(entries, SHARED, 5, HOST), place())
     if encoded is not None:
         assert (len(encoded.own) == encoded.own_size) == is_told_once
     assert stage(entries, by_columns=True) == stage(entries, by_columns=False)
@@ -110,7 +104,7 @@ def test_an_unusual_word_is_found_in_any_entry(word: bytes, number: int) -> None
 
 def test_entries_of_different_sizes_are_left_to_the_loop() -> None:
     one = encode_batch_entry(b"body", b"a\x01b\x02")
-    assert encode_uniform(one * COUNT_MIN, SHARED, place()) is not None
+    assert encode_uniform(Draft(one * COUNT_MIN, SHARED, 5, HOST), place()) is not None
     for entries in (
         one * (COUNT_MIN - 1),
         one * COUNT_MIN + encode_batch_entry(b"body2", b"a\x01b\x02"),
@@ -121,8 +115,8 @@ def test_entries_of_different_sizes_are_left_to_the_loop() -> None:
         b"\xff" * 22 * COUNT_MIN,
         b"",
     ):
-        assert encode_uniform(entries, SHARED, place()) is None
-    assert encode_uniform(one * COUNT_MIN, b"x" * 32767, place()) is None
+        assert encode_uniform(Draft(entries, SHARED, 5, HOST), place()) is None
+    assert encode_uniform(Draft(one * COUNT_MIN, b"x" * 32767, 5, HOST), place()) is None
 
 
 @settings(max_examples=200, deadline=None)

@@ -1,0 +1,20 @@
+"""HandOut: what hands messages out to pops and takes their acknowledgements, as one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pymq.broker.pop.ordered_queues import OrderedQueues
+from pymq.broker.pop.popper import Popper
+from pymq.broker.pop.revive_log import ReviveLog
+from pymq.broker.pop.turn_acks import TurnAcks
+
+
+@dataclass(frozen=True, slots=True)
+class HandOut:
+    """The popper takes messages from queues; the other parts note who has the messages, and who is done."""
+
+    popper: Popper
+    revive_log: ReviveLog
+    turn_acks: TurnAcks
+    ordered_queues: OrderedQueues
