@@ -117,11 +117,8 @@ class BrokerParts:
         self.master_monitor = MasterMonitor(
             runtime,
             group_probe=self.replication.group_probe,
-            role=role,
+            own=self.replication.own_role,
             address=own_address(config),
-            epoch_history=lambda: self.replication.epoch_file.history,
-            change_role=owner.change_role,
-            master_role=self.replication.master_role,
             side=self.side,
             known_peers=place.known_peers,
             register_now=registration_requests.register_now,

@@ -13,6 +13,7 @@ from pymq.broker.replication.roles.group_probe import GroupProbe
 from pymq.broker.replication.roles.known_peers import KnownPeers
 from pymq.broker.replication.roles.master_role import SeenMasterRole
 from pymq.broker.replication.roles.member_proof import MemberProof
+from pymq.broker.replication.roles.own_role import OwnRole
 from pymq.broker.replication.roles.owner import Owner
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.replication.roles.write_fence import WriteFence
@@ -55,13 +56,13 @@ class Replication:
         proof = MemberProof(runtime.network, lambda: self.epoch_file.history, lambda: _own_log(store))
         self.group_probe = GroupProbe(runtime.network, runtime.config.broker_name, known_peers.note_listed, proof.check)
         self.master_role = SeenMasterRole(role.master_role, owner.on_master_role)
+        self.own_role = OwnRole(role, self.epoch_file, self.master_role, owner.change_role)
         self.sync_mode = place.sync_mode(runtime, role, store, slaves)
         self.write_fence = WriteFence(store, metadata.cursors, metadata.pending_offsets, runtime.clock)
         self.tail_recovery = TailRecovery(
             runtime,
             store=store,
-            role=role,
-            epoch_file=self.epoch_file,
+            own=self.own_role,
             unsynced=UnsyncedReplicas(
                 unsynced_replicas_table(runtime.files, runtime.root),
                 runtime.clock,
@@ -70,7 +71,6 @@ class Replication:
             slaves=slaves,
             sync_mode=self.sync_mode,
             group_probe=self.group_probe,
-            change_role=owner.change_role,
         )
 
 

@@ -31,11 +31,8 @@ class SlaveSide:
             runtime,
             store=store,
             follower=self.follower,
-            epoch_file=replication.epoch_file,
-            role=side_parts.role,
-            change_role=owner.change_role,
+            own=replication.own_role,
             request_sync=messages.flusher.request,
-            on_master_role=replication.master_role.note,
             wake_in=lambda delay_ms: owner.hasten_job(HA_CLIENT_JOB, delay_ms),
             prove=prove,
         )

@@ -155,12 +155,9 @@ def make_handlers(parts: BrokerParts) -> Handlers:
             RoleRequests(
                 runtime,
                 store=store,
-                role=parts.role,
-                epoch_file=replication.epoch_file,
+                own=replication.own_role,
                 write_fence=replication.write_fence,
-                master_role=replication.master_role,
                 side=parts.side,
-                change_role=parts.owner.change_role,
                 known_peers=replication.known_peers,
                 is_in_raft_group=parts.place.group is not None,
             )

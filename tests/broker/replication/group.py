@@ -12,6 +12,8 @@ from pymq.broker.replication.master.ha_service import HaService
 from pymq.broker.replication.master.table_requests import TableRequests
 from pymq.broker.replication.peer_proof import NO_PROOF, PeerProof, Prove
 from pymq.broker.replication.roles.known_peers import KnownPeers
+from pymq.broker.replication.roles.master_role import SeenMasterRole
+from pymq.broker.replication.roles.own_role import OwnRole
 from pymq.broker.replication.roles.role import Role, RoleChange
 from pymq.broker.replication.slave.ha_client import HaClient
 from pymq.clock import ManualClock
@@ -151,9 +153,9 @@ class Slave(Node):
             runtime_of(self.config, clock, self.files, network=cable, rng=random.Random(broker_id)),
             store=self.store,
             follower=self.follower,
-            epoch_file=self.epoch_file,
-            role=Role(broker_id),
-            change_role=self.role_changes.append,
+            own=OwnRole(
+                Role(broker_id), self.epoch_file, SeenMasterRole("", lambda name: None), self.role_changes.append
+            ),
             request_sync=self._note_sync_request,
             prove=prove,
         )

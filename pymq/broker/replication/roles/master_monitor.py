@@ -13,11 +13,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
-from pymq.broker.replication.history.epoch_history import EpochHistory
 from pymq.broker.replication.roles.group_probe import GroupProbe, Member
 from pymq.broker.replication.roles.known_peers import KnownPeers
-from pymq.broker.replication.roles.master_role import SeenMasterRole
-from pymq.broker.replication.roles.role import ChangeRole, Role, RoleChange
+from pymq.broker.replication.roles.own_role import OwnRole
+from pymq.broker.replication.roles.role import RoleChange
 from pymq.broker.replication.roles.second_master import Ourselves, judge, lowest_free_id
 from pymq.broker.runtime import Runtime
 from pymq.model.route import MASTER_ID
@@ -62,11 +61,8 @@ class MasterMonitor:
         runtime: Runtime,
         *,
         group_probe: GroupProbe,
-        role: Role,
+        own: OwnRole,
         address: str,
-        epoch_history: Callable[[], EpochHistory],
-        change_role: ChangeRole,
-        master_role: SeenMasterRole,
         register_now: Callable[[], None] = lambda: None,
         side: KnownMembers,
         known_peers: KnownPeers,
@@ -76,20 +72,20 @@ class MasterMonitor:
         self._group_probe = group_probe
         self._clock = runtime.clock
         self._config = runtime.config
-        self._role = role
+        self._role = own.role
         self._address = address
-        self._epoch_history = epoch_history
-        self._change_role = change_role
+        self._epoch_file = own.epoch_file
+        self._change_role = own.change_role
         self._side = side
         self._known_peers = known_peers
-        self._master_role = master_role
+        self._master_role = own.master_role
         self._register_now = register_now
         self._is_asking = False
         self._is_closed = False
         self._looked_ms = self._began_ms = self._members_ms = runtime.clock.monotonic_ms()
         self._registered: dict[str, int] = {}  # address -> id, when the members were asked last
         self._is_settled = False  # by the answers of that time
-        self._is_urgent = not role.is_master  # what kind of master the group has is not known yet
+        self._is_urgent = not own.role.is_master  # what kind of master the group has is not known yet
         self._known_master = ""
         self.second_master = ""  # the problem with a second master; empty without one
         self.second_master_address = ""
@@ -222,7 +218,7 @@ class MasterMonitor:
 
     def _check_masters(self, members: list[Member]) -> None:
         config = self._config
-        us = Ourselves(config.broker_cluster_name, config.broker_name, self._address, self._epoch_history())
+        us = Ourselves(config.broker_cluster_name, config.broker_name, self._address, self._epoch_file.history)
         found = judge(us, members)
         if found.second_master != self.second_master:
             self.second_master, self.second_master_address = found.second_master, found.second_master_address

@@ -10,7 +10,8 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from pymq.broker.addresses import own_address
-from pymq.broker.replication.roles.role import ChangeRole, Role, RoleChange
+from pymq.broker.replication.roles.own_role import OwnRole
+from pymq.broker.replication.roles.role import Role, RoleChange
 from pymq.broker.runtime import Runtime
 from pymq.config.values import BROKER_ID_MAX
 from pymq.errors import Refusal
@@ -29,9 +30,7 @@ from pymq.wire.bodies_replication import (
 from pymq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
-    from pymq.broker.replication.history.epoch_file import EpochFile
     from pymq.broker.replication.roles.known_peers import KnownPeers
-    from pymq.broker.replication.roles.master_role import SeenMasterRole
     from pymq.broker.replication.roles.write_fence import WriteFence
     from pymq.broker.replication.side import ReplicationSide
     from pymq.store.store import MessageStore
@@ -47,24 +46,21 @@ class RoleRequests:
         runtime: Runtime,
         *,
         store: MessageStore,
-        role: Role,
-        epoch_file: EpochFile,
+        own: OwnRole,
         write_fence: WriteFence,
-        master_role: SeenMasterRole,
         side: ReplicationSide,
-        change_role: ChangeRole,
         known_peers: KnownPeers,
         is_in_raft_group: bool = False,
     ) -> None:
         self._config = runtime.config
         self._is_in_raft_group = is_in_raft_group
         self._store = store
-        self._role = role
-        self._epoch_file = epoch_file
+        self._role = own.role
+        self._epoch_file = own.epoch_file
         self._write_fence = write_fence
-        self._master_role = master_role
+        self._master_role = own.master_role
         self._side = side
-        self._change_role = change_role
+        self._change_role = own.change_role
         self._known_peers = known_peers
         self._actions: Final = {
             FENCE: self._begin_fence,

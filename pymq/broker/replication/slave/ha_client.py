@@ -13,13 +13,13 @@ from typing import Protocol
 from pymq.broker.addresses import own_address
 from pymq.broker.replication.dispatch_pace import DispatchPace
 from pymq.broker.replication.history.epoch_body import history_to_body
-from pymq.broker.replication.history.epoch_file import EpochFile
 from pymq.broker.replication.history.epoch_history import EpochHistory, common_point
 from pymq.broker.replication.history.log_end import tail_size
 from pymq.broker.replication.history.log_proof import OwnLog
 from pymq.broker.replication.peer_proof import PeerProof, Prove
 from pymq.broker.replication.rates import Rate
-from pymq.broker.replication.roles.role import ChangeRole, Role, RoleChange
+from pymq.broker.replication.roles.own_role import OwnRole
+from pymq.broker.replication.roles.role import RoleChange
 from pymq.broker.replication.slave.ha_client_session import FollowedStore, FollowingLog, HaClientSession
 from pymq.broker.replication.slave.joining import Joined, Joining, NotJoined, Outcome
 from pymq.broker.runtime import Runtime
@@ -61,11 +61,8 @@ class HaClient:
         *,
         store: HaClientStore,
         follower: HaClientLog,
-        epoch_file: EpochFile,
-        role: Role,
-        change_role: ChangeRole,
+        own: OwnRole,
         request_sync: Callable[[], None],
-        on_master_role: Callable[[str], None] = lambda master_role: None,
         wake_in: Callable[[int], None] = lambda delay_ms: None,
         prove: Prove | None = None,
     ) -> None:
@@ -74,24 +71,24 @@ class HaClient:
         ``prove`` answers a master that asks for a proof; None without the servers' credentials. With it the master must
         prove the same, unless the operator named its host.
 
-        ``on_master_role`` gets the master's role each time this slave has joined. ``wake_in`` schedules an early call
-        of :meth:`tick` in so many milliseconds.
+        The master's role is noted each time this slave has joined. ``wake_in`` schedules an early call of :meth:`tick`
+        in so many milliseconds.
         """
         self._runtime = runtime
         self._config = runtime.config
         self._store = store
         self._follower = follower
-        self._epoch_file = epoch_file
+        self._epoch_file = own.epoch_file
         self._network = runtime.network
         self._clock = runtime.clock
         self._rng = runtime.rng
-        self._role = role
-        self._change_role = change_role
+        self._role = own.role
+        self._change_role = own.change_role
         self._request_sync = request_sync
-        self._on_master_role = on_master_role
+        self._master_role = own.master_role
         self._wake_in = wake_in
         self._prove = prove
-        self._master_address = role.master_address
+        self._master_address = own.role.master_address
         self._ha_address = ""  # from the name servers
         self._address = own_address(runtime.config)
         self._joining: Joining | None = None
@@ -297,7 +294,7 @@ class HaClient:
             )
             return
         if joined.master_role:
-            self._on_master_role(joined.master_role)
+            self._master_role.note(joined.master_role)
         self._state = CONNECTING
         self._connected_to = ha_address
         if joined.log_end >= 0:

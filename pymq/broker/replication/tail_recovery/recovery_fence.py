@@ -12,9 +12,10 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pymq.broker.replication.history.epoch_history import EpochHistory
+from pymq.broker.addresses import own_address
 from pymq.broker.replication.roles.group_probe import GroupProbe, Member
-from pymq.broker.replication.roles.role import ChangeRole, Role, RoleChange
+from pymq.broker.replication.roles.own_role import OwnRole
+from pymq.broker.replication.roles.role import RoleChange
 from pymq.broker.replication.roles.second_master import is_newer
 from pymq.broker.replication.sync_mode import SyncMode
 from pymq.broker.replication.tail_recovery.tail_search import RecoveredTail, missing_of, named
@@ -47,21 +48,17 @@ class RecoveryFence:
         *,
         store: MessageStore,
         sync_mode: SyncMode,
-        role: Role,
-        address: str,
-        epoch_history: EpochHistory,
+        own: OwnRole,
         group_probe: GroupProbe,
-        change_role: ChangeRole,
     ) -> None:
-        """``address`` is our own; ``change_role`` opens this broker's parts again."""
         self._unsynced = unsynced
         self._config = runtime.config
         self._sync_mode = sync_mode
-        self._role = role
-        self._address = address
-        self._epoch_history = epoch_history
+        self._role = own.role
+        self._address = own_address(runtime.config)
+        self._epoch_history = own.epoch_file.history
         self._group_probe = group_probe
-        self._change_role = change_role
+        self._change_role = own.change_role
         self._is_asking = False
         self._is_closed = False
         self.why = (

@@ -7,9 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from pymq.broker.addresses import own_address
-from pymq.broker.replication.history.epoch_file import EpochFile
 from pymq.broker.replication.roles.group_probe import GroupProbe, Member
-from pymq.broker.replication.roles.role import ChangeRole, Role
+from pymq.broker.replication.roles.own_role import OwnRole
 from pymq.broker.replication.sync_mode import SyncMode
 from pymq.broker.replication.tail_recovery.recovery_fence import RecoveryFence, is_promise_at_risk
 from pymq.broker.replication.tail_recovery.tail_search import Ask, RecoveredTail, TailSearch, named
@@ -50,25 +49,23 @@ class TailRecovery:
         runtime: Runtime,
         *,
         store: MessageStore,
-        role: Role,
-        epoch_file: EpochFile,
+        own: OwnRole,
         unsynced: UnsyncedReplicas,
         slaves: ConnectedSlaves,
         sync_mode: SyncMode,
         group_probe: GroupProbe,
-        change_role: ChangeRole,
     ) -> None:
         self.recovered_tail: RecoveredTailState | None = None  # what slaves returned at this start
         self._runtime = runtime
         self._config = runtime.config
         self._store = store
-        self._role = role
-        self._epoch_file = epoch_file
+        self._own = own
+        self._role = own.role
+        self._epoch_file = own.epoch_file
         self._unsynced = unsynced
         self._slaves = slaves
         self._sync_mode = sync_mode
         self._group_probe = group_probe
-        self._change_role = change_role
         self._clock = runtime.clock
         self.was_clean = True  # the last stop
         self._fence: RecoveryFence | None = None
@@ -182,11 +179,8 @@ class TailRecovery:
             dict(self._unsynced.slaves),
             store=self._store,
             sync_mode=self._sync_mode,
-            role=self._role,
-            address=self._address,
-            epoch_history=self._epoch_file.history,
+            own=self._own,
             group_probe=self._group_probe,
-            change_role=self._change_role,
         )
 
     @property

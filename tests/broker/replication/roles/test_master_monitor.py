@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import msgspec
 import pytest
 
+from pymq.broker.replication.history.epoch_file import EpochFile
 from pymq.broker.replication.history.epoch_history import EpochEntry, EpochHistory
 from pymq.broker.replication.roles.group_probe import GroupProbe
 from pymq.broker.replication.roles.known_peers import KnownPeers
@@ -18,6 +21,7 @@ from pymq.broker.replication.roles.master_monitor import (
     MasterMonitor,
 )
 from pymq.broker.replication.roles.master_role import SeenMasterRole
+from pymq.broker.replication.roles.own_role import OwnRole
 from pymq.broker.replication.roles.role import Role, RoleChange
 from pymq.clock import ManualClock
 from pymq.config import load_broker_config
@@ -48,15 +52,16 @@ class Setup:
         self.master_monitor = MasterMonitor(
             runtime_of(self.config, self.clock),
             group_probe=GroupProbe(self.network, "broker-a", self.known_peers.note_listed),
-            role=role,
+            own=OwnRole(role, cast("EpochFile", self), self.master_role, self.changes.append),
             address=OURS,
-            epoch_history=epoch_history,
-            change_role=self.changes.append,
-            master_role=self.master_role,
             register_now=self._register,
             side=self,
             known_peers=self.known_peers,
         )
+
+    @property
+    def history(self) -> EpochHistory:
+        return epoch_history()
 
     def members(self) -> list[str]:
         return self.known

@@ -56,12 +56,9 @@ def test_a_raft_group_takes_no_orders() -> None:
     requests = RoleRequests(
         parts.runtime,
         store=parts.store,
-        role=parts.role,
-        epoch_file=replication.epoch_file,
+        own=replication.own_role,
         write_fence=replication.write_fence,
-        master_role=replication.master_role,
         side=parts.side,
-        change_role=parts.owner.change_role,
         known_peers=replication.known_peers,
         is_in_raft_group=True,
     )

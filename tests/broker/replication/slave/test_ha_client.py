@@ -17,6 +17,7 @@ from pymq.broker.replication.dispatch_pace import (
 )
 from pymq.broker.replication.history.epoch_body import history_to_body
 from pymq.broker.replication.history.epoch_history import EpochHistory
+from pymq.broker.replication.roles.master_role import SeenMasterRole
 from pymq.broker.replication.slave.ha_client import (
     REFUSED_RETRY_MS,
     RETRY_MAX_MS,
@@ -117,7 +118,7 @@ def test_a_slave_hears_what_kind_of_master_it_joins(cable: Cable, clock: ManualC
     master = Master(cable, clock)
     slave = following(cable, clock, master)
     heard: list[str] = []
-    slave.ha_client._on_master_role = heard.append
+    slave.ha_client._master_role = SeenMasterRole("", heard.append)
     master.stop()
     slave.run(300)
     Master(cable, clock, master.files)
