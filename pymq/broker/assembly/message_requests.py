@@ -59,7 +59,6 @@ class MessageRequests:
         read_advice: ReadAdvice,
         hasten_job: HastenJob,
     ) -> None:
-        """``store_host``: this broker's packed address, part of every message id."""
         self._is_master = role.is_master
         self._reader = messages.reader
         self._delays = messages.delays

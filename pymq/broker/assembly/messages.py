@@ -39,7 +39,7 @@ class Messages:
         hasten_job: HastenJob,
         timer_slot_count: int,
     ) -> None:
-        """``store_host``: this broker's packed address; ``copies`` says what replication requires of a send."""
+        """``copies`` says what replication requires of a send."""
         self._config = runtime.config
         self._store = store
         self.waiting_answers = WaitingAnswers(
@@ -75,6 +75,7 @@ class Messages:
         )
         self.delays = DelayService(
             runtime,
+            # A delivered message must be on the disk before its delayed original counts as delivered.
             config_tables.saver("delayOffset.json", "offsetTable", lambda: store.sync(log_only=True)),
             store=store,
             writer=self.writer,
