@@ -106,16 +106,14 @@ class TailRecovery:
 
     def search(self, ask: Ask, pause: Callable[[int], Awaitable[None]], members: Members) -> Awaitable[RecoveredTail]:
         """Get the part of this log that other members have. ``members`` probes the group including these addresses."""
-        config, unsynced = self._config, self._unsynced.slaves
+        unsynced = self._unsynced.slaves
         search = TailSearch(
+            self._runtime,
             TailRefill(self._store),
             self._epoch_file.history,
-            cluster=config.broker_cluster_name,
-            broker_name=config.broker_name,
             members=lambda: members(list(unsynced.values())),
             ask=ask,
             pause=pause,
-            clock=self._clock,
         )
         return search.run(unsynced)
 

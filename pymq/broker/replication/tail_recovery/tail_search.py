@@ -21,7 +21,7 @@ from pymq.broker.replication.history.epoch_history import EpochHistory
 from pymq.broker.replication.history.log_end import TAIL_BYTES_MAX, tail_size
 from pymq.broker.replication.roles.group_probe import Member
 from pymq.broker.replication.roles.second_master import is_newer
-from pymq.clock import Clock
+from pymq.broker.runtime import Runtime
 from pymq.model.fastjson import JsonError
 from pymq.model.strict_json import decode_json
 from pymq.wire.bodies_replication import LogDigests, LogDigestsRequest, ReadLogRequest
@@ -102,24 +102,22 @@ class TailSearch:
 
     def __init__(
         self,
+        runtime: Runtime,
         own: GrowingLog,
         epoch_history: EpochHistory,
         *,
-        cluster: str,
-        broker_name: str,
         members: Callable[[], Awaitable[Sequence[Member]]],
         ask: Ask,
         pause: Callable[[int], Awaitable[None]],
-        clock: Clock,
     ) -> None:
         self._own = own
         self._epoch_history = epoch_history
-        self._cluster = cluster
-        self._broker_name = broker_name
+        self._cluster = runtime.config.broker_cluster_name
+        self._broker_name = runtime.config.broker_name
         self._members = members
         self._ask = ask
         self._pause = pause
-        self._clock = clock
+        self._clock = runtime.clock
         self._start = own.end
         self._sources: dict[str, None] = {}
         self._useless: set[str] = set()  # addresses of members whose bytes can't be used
