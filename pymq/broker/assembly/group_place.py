@@ -8,19 +8,22 @@ which of them it is.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
+from pymq.broker.assembly.master_side import MasterSide
 from pymq.broker.assembly.messages import Messages
 from pymq.broker.assembly.replication import Replication, SlavesInRole
 from pymq.broker.assembly.side_parts import SideParts
 from pymq.broker.handlers.handlers import ReplicaHandlers
 from pymq.broker.handlers.raft import RaftHandlers
 from pymq.broker.metadata.config_tables import ConfigTables
-from pymq.broker.metadata.cursors import CursorManager
-from pymq.broker.metadata.metadata import MakeCursors
+from pymq.broker.metadata.cursors import CursorManager, MaxOffset
+from pymq.broker.metadata.table_saver import TableSaver
 from pymq.broker.raft.answer_proof import AnswerProof
 from pymq.broker.raft.group import RaftGroup
+from pymq.broker.raft.majority import Replicas
 from pymq.broker.replication.history.epoch_file import EpochFile
+from pymq.broker.replication.master.ha_service import HaService
 from pymq.broker.replication.roles.known_peers import KnownPeers
 from pymq.broker.replication.roles.master_monitor import MasterMonitor
 from pymq.broker.replication.roles.owner import Owner
@@ -36,9 +39,6 @@ from pymq.broker.work.jobs import Job
 from pymq.net.server import Server
 from pymq.store.store import MessageStore
 from pymq.wire.dispatch import Dispatcher, Handler
-
-if TYPE_CHECKING:
-    from pymq.broker.assembly.pop_parts import PopParts
 
 
 class Tables(NamedTuple):
@@ -164,12 +164,12 @@ class GroupPlace(Protocol):
         """Return the savers of this role's tables."""
         ...
 
-    def make_cursors(self, runtime: Runtime, *, is_master: bool) -> MakeCursors:
-        """Return what makes this role's manager of offsets."""
+    def master_cursors(self, runtime: Runtime, saver: TableSaver, max_offset: MaxOffset) -> CursorManager:
+        """Return a master's or leader's manager of offsets."""
         ...
 
-    def slaves(self, runtime: Runtime, role: Role, store: MessageStore, owner: Owner) -> SlavesInRole:
-        """Return who copies this broker's log."""
+    def slaves(self, runtime: Runtime, store: MessageStore, owner: Owner) -> HaService | Replicas:
+        """Return who copies a master's or leader's log."""
         ...
 
     def epoch_file(self, runtime: Runtime) -> EpochFile:
@@ -180,10 +180,8 @@ class GroupPlace(Protocol):
         """Return the rule of which copies a send waits for."""
         ...
 
-    def side(
-        self, runtime: Runtime, side_parts: SideParts, pop: PopParts, slaves: SlavesInRole, owner: Owner
-    ) -> ReplicationSide:
-        """Return this role's side of replication."""
+    def slave_side(self, runtime: Runtime, side_parts: SideParts, owner: Owner) -> ReplicationSide:
+        """Return a slave's or follower's side of replication."""
         ...
 
     def begin_parts(self, parts: PartsInPlace) -> None:
@@ -198,8 +196,8 @@ class GroupPlace(Protocol):
         """Return what answers members of a Raft group."""
         ...
 
-    def replica_handlers(self, parts: PartsInPlace) -> ReplicaHandlers:
-        """Return what answers slaves that join, or ask for tables."""
+    def replica_handlers(self, parts: PartsInPlace, side: MasterSide) -> ReplicaHandlers:
+        """Return a master's or leader's answers to slaves that join, or ask for tables."""
         ...
 
     def on_master(self, row: Row, cursors: CursorManager) -> Handler:

@@ -8,15 +8,19 @@ from dataclasses import dataclass
 
 from pymq.broker.addresses import own_address
 from pymq.broker.assembly.group_place import GroupPlace
+from pymq.broker.assembly.master_side import MasterSide
 from pymq.broker.assembly.message_requests import MessageRequests
 from pymq.broker.assembly.messages import Messages
 from pymq.broker.assembly.pop_parts import PopParts
-from pymq.broker.assembly.replication import Replication
+from pymq.broker.assembly.replication import Replication, SlavesInRole
 from pymq.broker.assembly.runtime_settings import broker_runtime_settings
 from pymq.broker.assembly.side_parts import SideParts
 from pymq.broker.assembly.store_settings import store_settings
 from pymq.broker.assembly.upkeep import Upkeep
+from pymq.broker.metadata.cursors import CursorManager, MaxOffset
 from pymq.broker.metadata.metadata import Metadata
+from pymq.broker.metadata.pending_offsets import PendingOffsets
+from pymq.broker.metadata.table_saver import TableSaver
 from pymq.broker.metadata.topics_made_again import TopicsMadeAgain
 from pymq.broker.pop.topic_routes import TopicRoutes
 from pymq.broker.raft.report import OperatedGroup
@@ -26,7 +30,10 @@ from pymq.broker.replication.roles.master_monitor import MasterMonitor
 from pymq.broker.replication.roles.owner import Owner
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.replication.roles.write_fence import WriteFence
+from pymq.broker.replication.side import ReplicationSide
+from pymq.broker.replication.sync_mode import NoSlaves
 from pymq.broker.replication.tables.replicated_tables import ReplicatedTable, replicated_tables
+from pymq.broker.replication.tables.slave_cursors import SlaveCursors
 from pymq.broker.replication.tables.table_pieces import PieceSizes
 from pymq.broker.replication.tail_recovery.tail_search import RecoveredTail
 from pymq.broker.report.registration import RegistrationRequests
@@ -87,10 +94,10 @@ class BrokerParts:
             is_master=role.is_master,
             store=store,
             config_tables=tables.metadata,
-            make_cursors=place.make_cursors(runtime, is_master=role.is_master),
+            make_cursors=self._make_cursors,
             on_filter_servers=registration_requests.register_now,
         )
-        slaves = place.slaves(runtime, role, store, owner)
+        slaves: SlavesInRole = place.slaves(runtime, store, owner) if role.is_master else NoSlaves()
         self.replication = Replication(runtime, role, place, owner, store=store, metadata=metadata, slaves=slaves)
         self.messages = Messages(
             runtime,
@@ -113,7 +120,11 @@ class BrokerParts:
             tables=self._replicated_tables(sizes.pieces),
             config_tables=tables.own,
         )
-        self.side = place.side(runtime, side_parts, self.pop, slaves, owner)
+        self.side: ReplicationSide = (
+            place.slave_side(runtime, side_parts, owner)
+            if isinstance(slaves, NoSlaves)
+            else MasterSide(runtime, side_parts, self.pop, slaves)
+        )
         self.master_monitor = MasterMonitor(
             runtime,
             group_probe=self.replication.group_probe,
@@ -144,6 +155,11 @@ class BrokerParts:
                 wake_pulls=self.requests.wake_queue,
             )
         self.upkeep = Upkeep(runtime, store=store, known_retention=KnownRetention(tables.own.table(RETENTION_FILE)))
+
+    def _make_cursors(self, saver: TableSaver, pending: PendingOffsets, max_offset: MaxOffset) -> CursorManager:
+        if self.role.is_master:
+            return self.place.master_cursors(self.runtime, saver, max_offset)
+        return SlaveCursors(self.runtime, saver, max_offset=max_offset, pending=pending)
 
     def _replicated_tables(self, piece_sizes: PieceSizes) -> list[ReplicatedTable]:
         return replicated_tables(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from pymq.broker.assembly.group_place import GroupPlace, PartsInPlace, ServingBroker, Tables
 from pymq.broker.assembly.master_side import MasterSide
@@ -14,14 +13,13 @@ from pymq.broker.assembly.side_parts import SideParts
 from pymq.broker.assembly.slave_side import SlaveSide
 from pymq.broker.handlers.handlers import ReplicaHandlers
 from pymq.broker.handlers.raft import RaftHandlers
-from pymq.broker.handlers.replicas import MasterReplicaHandlers, SlaveReplicaHandlers
+from pymq.broker.handlers.replicas import MasterReplicaHandlers
 from pymq.broker.metadata.config_tables import ConfigTables
 from pymq.broker.metadata.cursors import CursorManager, MaxOffset
-from pymq.broker.metadata.metadata import MakeCursors
-from pymq.broker.metadata.pending_offsets import PendingOffsets
 from pymq.broker.metadata.table_saver import TableSaver, ending_turns
 from pymq.broker.raft.answer_proof import AnswerProof
 from pymq.broker.raft.group import RaftGroup
+from pymq.broker.raft.majority import Replicas
 from pymq.broker.raft.waiting import ServingParts, WaitingMember, leave_group
 from pymq.broker.replication.history.epoch_file import EpochFile
 from pymq.broker.replication.master.ha_service import HaService
@@ -34,8 +32,7 @@ from pymq.broker.replication.roles.role_file import RoleRecord
 from pymq.broker.replication.roles.role_switch import RoleSwitch
 from pymq.broker.replication.side import ReplicationSide
 from pymq.broker.replication.startup_check import StartupCheck
-from pymq.broker.replication.sync_mode import NoSlaves, SyncMode
-from pymq.broker.replication.tables.slave_cursors import SlaveCursors
+from pymq.broker.replication.sync_mode import SyncMode
 from pymq.broker.report.registration import REGISTRATION_JOB
 from pymq.broker.request_row import Row
 from pymq.broker.runtime import Runtime
@@ -44,9 +41,6 @@ from pymq.net.server import Server
 from pymq.store.replica.epoch_table import epoch_table
 from pymq.store.store import MessageStore
 from pymq.wire.dispatch import Dispatcher, Handler
-
-if TYPE_CHECKING:
-    from pymq.broker.assembly.pop_parts import PopParts
 
 
 class PlainPlace(GroupPlace):
@@ -99,19 +93,10 @@ class PlainPlace(GroupPlace):
             ConfigTables(files, root, run), ConfigTables(files, root, ending_turns(run, runtime.schedule_turn_end))
         )
 
-    def make_cursors(self, runtime: Runtime, *, is_master: bool) -> MakeCursors:
-        config, clock = runtime.config, runtime.clock
+    def master_cursors(self, runtime: Runtime, saver: TableSaver, max_offset: MaxOffset) -> CursorManager:
+        return CursorManager(saver, clock=runtime.clock, config=runtime.config, max_offset=max_offset)
 
-        def make(saver: TableSaver, pending: PendingOffsets, max_offset: MaxOffset) -> CursorManager:
-            if is_master:
-                return CursorManager(saver, clock=clock, config=config, max_offset=max_offset)
-            return SlaveCursors(runtime, saver, max_offset=max_offset, pending=pending)
-
-        return make
-
-    def slaves(self, runtime: Runtime, role: Role, store: MessageStore, owner: Owner) -> SlavesInRole:
-        if not role.is_master:
-            return NoSlaves()
+    def slaves(self, runtime: Runtime, store: MessageStore, owner: Owner) -> HaService | Replicas:
         service = HaService(
             store=store,
             clock=runtime.clock,
@@ -129,11 +114,7 @@ class PlainPlace(GroupPlace):
     def sync_mode(self, runtime: Runtime, role: Role, store: MessageStore, slaves: SlavesInRole) -> SyncMode:
         return SyncMode(config=runtime.config, store=store, role=role, slaves=slaves)
 
-    def side(
-        self, runtime: Runtime, side_parts: SideParts, pop: PopParts, slaves: SlavesInRole, owner: Owner
-    ) -> ReplicationSide:
-        if isinstance(slaves, HaService):
-            return MasterSide(runtime, side_parts, pop, slaves)
+    def slave_side(self, runtime: Runtime, side_parts: SideParts, owner: Owner) -> ReplicationSide:
         return SlaveSide(runtime, side_parts, owner, self._peer_proof.prove)
 
     def begin_parts(self, parts: PartsInPlace) -> None: ...
@@ -144,10 +125,8 @@ class PlainPlace(GroupPlace):
     def raft_handlers(self, broker_name: str) -> RaftHandlers:
         return RaftHandlers(None, broker_name)
 
-    def replica_handlers(self, parts: PartsInPlace) -> ReplicaHandlers:
-        side, replication = parts.side, parts.replication
-        if not isinstance(side, MasterSide):
-            return SlaveReplicaHandlers(parts.runtime.config)
+    def replica_handlers(self, parts: PartsInPlace, side: MasterSide) -> ReplicaHandlers:
+        replication = parts.replication
         assert isinstance(side.ha_service, HaService)
         return MasterReplicaHandlers(
             config=parts.runtime.config,

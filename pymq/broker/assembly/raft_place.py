@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from pymq.broker.assembly.follower_side import FollowerSide
 from pymq.broker.assembly.group_place import GroupPlace, PartsInPlace, ServingBroker, Tables
@@ -13,10 +13,8 @@ from pymq.broker.assembly.replication import SlavesInRole
 from pymq.broker.assembly.side_parts import SideParts
 from pymq.broker.handlers.handlers import ReplicaHandlers
 from pymq.broker.handlers.raft import RaftHandlers
-from pymq.broker.handlers.replicas import LeaderReplicaHandlers, SlaveReplicaHandlers
+from pymq.broker.handlers.replicas import LeaderReplicaHandlers
 from pymq.broker.metadata.cursors import CursorManager, MaxOffset
-from pymq.broker.metadata.metadata import MakeCursors
-from pymq.broker.metadata.pending_offsets import PendingOffsets
 from pymq.broker.metadata.table_saver import TableSaver
 from pymq.broker.raft.answer_proof import AnswerProof
 from pymq.broker.raft.current_reads import current
@@ -26,6 +24,7 @@ from pymq.broker.raft.logged_cursors import LoggedCursors, confirming, refusing_
 from pymq.broker.raft.logged_tables import LoggedTable
 from pymq.broker.raft.majority import MajorityMode, Replicas
 from pymq.broker.replication.history.epoch_file import EpochFile
+from pymq.broker.replication.master.ha_service import HaService
 from pymq.broker.replication.roles.known_peers import KnownPeers
 from pymq.broker.replication.roles.master_monitor import MasterMonitor
 from pymq.broker.replication.roles.owner import Owner
@@ -34,8 +33,7 @@ from pymq.broker.replication.roles.role_file import RoleRecord
 from pymq.broker.replication.roles.role_switch import RoleSwitch
 from pymq.broker.replication.side import ReplicationSide
 from pymq.broker.replication.startup_check import StartupCheck
-from pymq.broker.replication.sync_mode import NoSlaves, SyncMode
-from pymq.broker.replication.tables.slave_cursors import SlaveCursors
+from pymq.broker.replication.sync_mode import SyncMode
 from pymq.broker.request_row import Row, Rule
 from pymq.broker.runtime import Runtime
 from pymq.broker.work.jobs import SLOW_TICK_PERIOD_MS, Job
@@ -43,9 +41,6 @@ from pymq.net.server import Server
 from pymq.store.replica.epoch_table import epoch_table
 from pymq.store.store import MessageStore
 from pymq.wire.dispatch import Dispatcher, Handler
-
-if TYPE_CHECKING:
-    from pymq.broker.assembly.pop_parts import PopParts
 
 
 class MakeHosting(Protocol):
@@ -151,19 +146,12 @@ class RaftPlace(GroupPlace):
         logged = self._hosted.group.tables.config_tables(leads=is_master)
         return Tables(logged, logged)
 
-    def make_cursors(self, runtime: Runtime, *, is_master: bool) -> MakeCursors:
-        config, clock = runtime.config, runtime.clock
+    def master_cursors(self, runtime: Runtime, saver: TableSaver, max_offset: MaxOffset) -> CursorManager:
+        assert isinstance(saver, LoggedTable)
+        return LoggedCursors(saver, clock=runtime.clock, config=runtime.config, max_offset=max_offset)
 
-        def make(saver: TableSaver, pending: PendingOffsets, max_offset: MaxOffset) -> CursorManager:
-            if not is_master:
-                return SlaveCursors(runtime, saver, max_offset=max_offset, pending=pending)
-            assert isinstance(saver, LoggedTable)
-            return LoggedCursors(saver, clock=clock, config=config, max_offset=max_offset)
-
-        return make
-
-    def slaves(self, runtime: Runtime, role: Role, store: MessageStore, owner: Owner) -> SlavesInRole:
-        return self._hosted.group.replicas if role.is_master else NoSlaves()
+    def slaves(self, runtime: Runtime, store: MessageStore, owner: Owner) -> HaService | Replicas:
+        return self._hosted.group.replicas
 
     def epoch_file(self, runtime: Runtime) -> EpochFile:
         table = epoch_table(runtime.files, runtime.root)
@@ -172,11 +160,7 @@ class RaftPlace(GroupPlace):
     def sync_mode(self, runtime: Runtime, role: Role, store: MessageStore, slaves: SlavesInRole) -> SyncMode:
         return MajorityMode(self._hosted.group, config=runtime.config, store=store, role=role, slaves=slaves)
 
-    def side(
-        self, runtime: Runtime, side_parts: SideParts, pop: PopParts, slaves: SlavesInRole, owner: Owner
-    ) -> ReplicationSide:
-        if isinstance(slaves, Replicas):
-            return MasterSide(runtime, side_parts, pop, slaves)
+    def slave_side(self, runtime: Runtime, side_parts: SideParts, owner: Owner) -> ReplicationSide:
         return FollowerSide(runtime, side_parts, self._hosted.group)
 
     def begin_parts(self, parts: PartsInPlace) -> None:
@@ -190,11 +174,8 @@ class RaftPlace(GroupPlace):
     def raft_handlers(self, broker_name: str) -> RaftHandlers:
         return RaftHandlers(self.group, broker_name)
 
-    def replica_handlers(self, parts: PartsInPlace) -> ReplicaHandlers:
-        side = parts.side
-        if isinstance(side, MasterSide):
-            return LeaderReplicaHandlers(parts.runtime.config, side.table_requests)
-        return SlaveReplicaHandlers(parts.runtime.config)
+    def replica_handlers(self, parts: PartsInPlace, side: MasterSide) -> ReplicaHandlers:
+        return LeaderReplicaHandlers(parts.runtime.config, side.table_requests)
 
     def on_master(self, row: Row, cursors: CursorManager) -> Handler:
         handler = row.handler

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pymq.broker.addresses import own_address
+from pymq.broker.assembly.master_side import MasterSide
 from pymq.broker.assembly.parts import BrokerParts
 from pymq.broker.handlers.assignments import AssignmentHandlers
 from pymq.broker.handlers.auth import AuthHandlers
@@ -12,7 +13,7 @@ from pymq.broker.handlers.connections import ConnectionHandlers
 from pymq.broker.handlers.consumption import ConsumptionHandlers
 from pymq.broker.handlers.filter_servers import FilterServerHandlers
 from pymq.broker.handlers.groups_admin import GroupAdminHandlers
-from pymq.broker.handlers.handlers import Handlers
+from pymq.broker.handlers.handlers import Handlers, ReplicaHandlers
 from pymq.broker.handlers.locks import LockHandlers
 from pymq.broker.handlers.log_copy import LogCopyHandlers
 from pymq.broker.handlers.offsets import OffsetHandlers
@@ -20,6 +21,7 @@ from pymq.broker.handlers.query import QueryHandlers
 from pymq.broker.handlers.raft_group import RaftGroupHandlers
 from pymq.broker.handlers.refused import REFUSED_CODES
 from pymq.broker.handlers.relay import RelayHandlers
+from pymq.broker.handlers.replicas import SlaveReplicaHandlers
 from pymq.broker.handlers.replication_status import ReplicationStatusHandlers
 from pymq.broker.handlers.resets import ResetHandlers
 from pymq.broker.handlers.role_change import RoleChangeHandlers
@@ -149,7 +151,7 @@ def make_handlers(parts: BrokerParts) -> Handlers:
             timer_puts=parts.requests.timer_puts,
             timer_service=messages.timers,
         ),
-        replicas=parts.place.replica_handlers(parts),
+        replicas=_replica_handlers(parts),
         replication_status=ReplicationStatusHandlers(status, parts.master_monitor.note_other_master),
         role_change=RoleChangeHandlers(
             RoleRequests(
@@ -172,6 +174,12 @@ def make_handlers(parts: BrokerParts) -> Handlers:
         filter_servers=FilterServerHandlers(config=config, filter_servers=metadata.filter_servers),
         auth=AuthHandlers(config=config, auth=metadata.auth),
     )
+
+
+def _replica_handlers(parts: BrokerParts) -> ReplicaHandlers:
+    if isinstance(parts.side, MasterSide):
+        return parts.place.replica_handlers(parts, parts.side)
+    return SlaveReplicaHandlers(parts.config)
 
 
 def _status_report(parts: BrokerParts) -> StatusReport:
