@@ -77,7 +77,6 @@ class MessageRequests:
             stats=stats,
             resends=Resends(store, runtime.clock, is_on=runtime.config.raft_enabled),
             ids=ids,
-            schedule_commit=runtime.schedule_turn_end,
         )
         self.replies = ReplyHandlers(
             runtime,

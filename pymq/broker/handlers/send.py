@@ -6,7 +6,7 @@ The checks come in the order of Java's SendMessageProcessor. Answers wait in the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pymq.broker.metadata.late import answer_when_saved
@@ -88,9 +88,7 @@ class SendHandlers:
         stats: StatsManager,
         resends: Resends,
         ids: UniqueIdMaker,
-        schedule_commit: Callable[[], None],
     ) -> None:
-        """``schedule_commit`` has the writer commit soon. Sends that wait for a save are not in a turn that commits."""
         self._config = runtime.config
         self._topics = topics
         self._writer = writer
@@ -101,7 +99,7 @@ class SendHandlers:
         self._resends = resends
         self._ids = ids
         self._store_host = runtime.store_host
-        self._schedule_commit = schedule_commit
+        self._schedule_turn_end = runtime.schedule_turn_end
 
     def send(self, request: Command, header: SendHeader, peer: Peer) -> Reply | None:
         """Take one message, or a batch that came with the code of a single message and the batch flag."""
@@ -262,7 +260,7 @@ class SendHandlers:
             try:
                 return handler(request, header, peer)
             finally:
-                self._schedule_commit()
+                self._schedule_turn_end()  # a send that waited for a save is in no turn that commits
 
         saved = answer_when_saved(request, peer, again)
         self._topics.make_for_send(

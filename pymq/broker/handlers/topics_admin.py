@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pymq.broker.metadata.late import answer_when_saved, version_ext
 from pymq.broker.metadata.metadata import Metadata
 from pymq.broker.metadata.topic_rules import changed_attributes, check_topic_name
 from pymq.broker.runtime import Runtime
-from pymq.errors import StoreError
 from pymq.model import pop
 from pymq.model.message import MessageQueue
 from pymq.model.tables import DataVersion, TopicConfig
@@ -40,7 +39,6 @@ QUEUES_AT_ONCE = 32  # whose figures are read, with a record of the log each, be
 
 # Calls its argument when the name servers know the change, or can't be reached.
 WhenRegistered = Callable[[Callable[[], None]], None]
-ShareDeletions = Callable[[Mapping[str, int], Callable[[StoreError | None], None]], None]
 
 
 class TopicAdminHandlers:

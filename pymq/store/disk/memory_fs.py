@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Sequence
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from pymq.errors import StoreError
 from pymq.store.disk.disk_snapshot import (
@@ -177,14 +177,11 @@ class _Names(dict[str, _EntryT]):
             self._inside.setdefault(_parent(path), {})[_name(path)] = entry
 
     def __delitem__(self, path: str) -> None:
-        super().__delitem__(path)
-        self._inside[_parent(path)].pop(_name(path), None)
+        self.pop(path)
 
-    def take(self, path: str) -> _EntryT | None:
-        """Remove and return an entry; None when there is none."""
-        entry = self.get(path)
-        if entry is not None:
-            del self[path]
+    def pop(self, path: str, *default: Any) -> Any:
+        entry = super().pop(path, *default)
+        self._inside.get(_parent(path), {}).pop(_name(path), None)
         return entry
 
     def inside(self, directory: str) -> dict[str, _EntryT]:
@@ -287,9 +284,7 @@ class MemoryFiles:
         if source not in self.nodes:
             raise _missing(source)
         self.odd.pop(target, None)
-        node = self.nodes.take(source)
-        assert node is not None
-        self.nodes[target] = node
+        self.nodes[target] = self.nodes.pop(source)
 
     def _move_directory(self, source: str, target: str) -> None:
         self._move(self.directories, source, target)
@@ -298,13 +293,11 @@ class MemoryFiles:
     @staticmethod
     def _move(entries: _Names[_EntryT], source: str, target: str) -> None:
         for path in [path for path in entries if path == source or path.startswith(source + "/")]:
-            entry = entries.take(path)
-            assert entry is not None
-            entries[target + path[len(source) :]] = entry
+            entries[target + path[len(source) :]] = entries.pop(path)
 
     def remove(self, path: str) -> None:
         self.before("remove", path)
-        if self.odd.pop(path, None) is None and self.nodes.take(path) is None:
+        if self.odd.pop(path, None) is None and self.nodes.pop(path, None) is None:
             raise _missing(path)
 
     def remove_tree(self, path: str) -> None:
