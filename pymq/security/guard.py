@@ -16,6 +16,7 @@ from pymq.wire.command import Command
 from pymq.wire.header import Header
 
 DECISIONS_MAX: Final = 10_000  # a sender could name new topics without end
+DECISION_SIZE_MAX: Final = 1024  # characters; a header's fields may be a MiB long, names of topics and groups are short
 Decision = tuple[object, ...]  # what an answer of check() depends on: sender, its host, row, topic, group
 
 
@@ -86,7 +87,12 @@ class Guard:
         return known is not None and self._refused_need(known, (topic_need(topic, action),), address) is None
 
     def keep_allowed(self, decision: Decision) -> None:
-        """Keep that a request was allowed, so that the next one of the kind need not be decided."""
+        """Keep that a request was allowed, so that the next one of the kind need not be decided.
+
+        A decision with more than DECISION_SIZE_MAX characters is not kept: the next one is decided again.
+        """
+        if sum(len(part) for part in decision if isinstance(part, str)) > DECISION_SIZE_MAX:
+            return
         if len(self._allowed) >= DECISIONS_MAX:
             self._allowed.clear()
         self._allowed.add(decision)

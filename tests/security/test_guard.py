@@ -14,7 +14,7 @@ from pymq.model.names import SCHEDULE_TOPIC, retry_topic
 from pymq.security.acl_5x import acl_info, user_info
 from pymq.security.addresses import parse_address, parse_pattern
 from pymq.security.gatekeeper import Gatekeeper
-from pymq.security.guard import Guard
+from pymq.security.guard import DECISION_SIZE_MAX, DECISIONS_MAX, Guard
 from pymq.security.identities import Identity, User, Users, UserType
 from pymq.security.policies import Policies
 from pymq.security.signature import Secret, signed_fields
@@ -173,3 +173,17 @@ def test_a_failure_of_the_gate_lets_nothing_pass(caplog: pytest.LogCaptureFixtur
     row = next(row for row in ROLES["broker"]() if row.name == "HEART_BEAT")
     reply = Dispatcher([row._replace(handler=handle)], "broker", gate=Broken()).dispatch(FakePeer(), Command(row.code))
     assert reply is not None and reply.code == ResponseCode.SYSTEM_ERROR and "bug" in caplog.text
+
+
+def test_kept_decisions_are_few_and_short() -> None:
+    """A user may name topics of any length and number, each of which it may use."""
+    guard = Guard(USERS, POLICIES, CLUSTER)
+    longest = ("reader", "10.0.0.1", 11, "T" * (DECISION_SIZE_MAX - len("reader10.0.0.1")))
+    guard.keep_allowed(longest)
+    assert guard.was_allowed(longest)
+    longer = (*longest[:3], longest[3] + "T")
+    guard.keep_allowed(longer)
+    assert not guard.was_allowed(longer)
+    for number in range(DECISIONS_MAX + 1):
+        guard.keep_allowed(("reader", "10.0.0.1", 11, f"T{number}"))
+    assert len(guard._allowed) <= DECISIONS_MAX and guard.was_allowed(("reader", "10.0.0.1", 11, f"T{DECISIONS_MAX}"))

@@ -78,6 +78,19 @@ def test_signed_acknowledgements_take_the_fast_path_of_a_secured_broker(serializ
     assert requests.fast_acks.count == 2
 
 
+def test_acknowledgements_of_made_up_retry_topics_fill_no_memory() -> None:
+    """The right to a group allows each of its retry topics, however long and whether or not there is one."""
+    p, receipts = popped()
+    gatekeeper = Gatekeeper(guard(ACL))
+    fast_path = p.world.parts.requests.secured_fast_path(gatekeeper)
+    ext = next(each for each in receipts if each["topic"] == "%RETRY%g+T")
+    for number in range(20):
+        forged = {**ext, "topic": f"%RETRY%g+{number:0100000}"}
+        payload = signed(Command(Code.ACK_MESSAGE, ext=forged), "bob-user")
+        assert not fast_path(FakePeer(), payload)  # type: ignore[arg-type]
+    assert gatekeeper.guard._allowed == set()
+
+
 @pytest.mark.parametrize("serialize", [SERIALIZE_JSON, SERIALIZE_ROCKETMQ])
 @pytest.mark.parametrize("state", [COMMIT, ROLLBACK])
 def test_signed_ends_of_transactions_take_the_fast_path_of_a_secured_broker(serialize: int, state: int) -> None:
