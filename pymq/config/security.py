@@ -114,7 +114,7 @@ def whitelist_warnings(settings: WhitelistSettings) -> list[str]:
     if settings.authorization_enabled and (useless := _listed(unproven - free)):
         warnings.append(
             f"{AUTHENTICATION_WHITELIST} names {useless}, and {AUTHORIZATION_WHITELIST} does not: without a user these "
-            "requests are refused all the same, but for those that need no right"
+            "requests are refused all the same, but for requests that need no right"
         )
     return warnings
 

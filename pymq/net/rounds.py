@@ -77,7 +77,7 @@ class Rounds:
         return len(self._prompt) + len(self._light) + len(self._heavy) + len(self._in_pieces)
 
     def rest(self, connection: Resting, *, is_heavy: bool, piece_bytes: int = 0) -> None:
-        """Continue with ``connection`` in a later round, after those that rest already. Call it once for each rest.
+        """Continue with ``connection`` in a later round, after all that rest already. Call it once for each rest.
 
         Prompt connections come before the others, heavy ones after them, and then those whose last read was a piece of
         a frame: ``piece_bytes``, 0 when frames wait.

@@ -1,4 +1,4 @@
-"""What each name server of a cluster knows, and what it lacks that another one knows."""
+"""What each name server of a cluster knows, and which entries of the other name servers it lacks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NAMED_MAX = 5  # of what a name server lacks
 
 
 async def views(admin: Admin) -> list[dict[str, Any]]:
-    """Return a record for each name server, with what it lacks that another one knows."""
+    """Return a record for each name server, with the entries of other name servers that it lacks."""
     found = await admin.namesrv.views()
     known = [view for view in found.values() if not isinstance(view, PymqError)]
     brokers = set().union(*(view.brokers for view in known))

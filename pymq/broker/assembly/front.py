@@ -11,5 +11,5 @@ class Front(Protocol):
     """Is called each time a broker begins to serve in a role."""
 
     def stand_before(self, server: Server) -> None:
-        """Replace the server's dispatcher and fast path by ones that may ask those that are there."""
+        """Put a dispatcher and a fast path before the server's. They may hand requests on to the server's own."""
         ...

@@ -37,8 +37,10 @@ class ReplicationPlace(Protocol):
 
 
 class Replication:
-    """The parts that do not differ by role; those that do are behind
-    :class:`pymq.broker.replication.side.ReplicationSide`."""
+    """The parts of replication that every role has.
+
+    :class:`pymq.broker.replication.side.ReplicationSide` has the parts of one role.
+    """
 
     def __init__(
         self,

@@ -56,7 +56,7 @@ class BrokerSecurity:
     """
 
     def __init__(self, config: BrokerConfig, clock: Clock, credentials: Credentials | None = None) -> None:
-        """``credentials``: those of servers, in place of those that the settings name.
+        """``credentials``: of servers, in place of the file that the settings name.
 
         Raises ConfigError for a file or a value that can't be used.
         """

@@ -30,7 +30,7 @@ UNKNOWN = -1
 
 
 class _HandOut:
-    """The hand-out that the newest acknowledgement named. Those that follow it mostly name the same.
+    """The hand-out that the newest acknowledgement named. The next acknowledgements mostly name the same.
 
     It is known to be open, and its queue to be readable, while its ``turn_acks`` are not 0. ``receipt`` is the begin of
     the text that all receipts of the hand-out share; no acknowledgement from ``low`` to ``high`` is refused.

@@ -50,7 +50,7 @@ def sent_frame(
     queue_offset: int,
     texts: tuple[bytes, ...],
 ) -> bytes:
-    """Return the answer to a send. ``texts``: those that the template has.
+    """Return the answer to a send. ``texts``: for the text places of ``template``.
 
     ``ids``: the store's host and the physical offset of the one message, or the joined message ids of a batch.
     """

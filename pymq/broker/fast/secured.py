@@ -57,7 +57,7 @@ class PlainCheck:
 
 
 def checked(row: FastRow, gatekeeper: Gatekeeper) -> FastRow:
-    """Return the row that takes frames of those who may send them."""
+    """Return a row that takes a frame only from a sender who may send it."""
     if row.checks_sender:
         return row
     allows, take = PlainCheck(gatekeeper, row.access, row.header, row.code).allows, row.take

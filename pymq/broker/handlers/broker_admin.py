@@ -199,7 +199,7 @@ class BrokerAdminHandlers:
     def clean_expired_queues(self, request: Command, header: None, peer: Peer) -> Reply | None:
         """Remove queues whose messages are all deleted, when no topic has them any more.
 
-        Java's broker also removes those that a topic still has. Their offsets then begin at 0 again, below what
+        Java's broker also removes queues that a topic still has. Their offsets then begin at 0 again, below what
         consumers have committed.
         """
         return self._sliced_work.answer(request, peer, self._clean_expired(peer))

@@ -306,7 +306,7 @@ class PopHandlers:
             self.ineffective_ack_count += 1
 
     def batch_ack(self, request: Command, header: None, peer: Peer) -> Reply | None:
-        """Strike messages off many check points. Those that are not there any more change nothing."""
+        """Strike messages off many check points. A check point that is gone changes nothing."""
         acks = decode_batch_acks(request.body)
         if not acks:
             return Reply(ResponseCode.NO_MESSAGE, "the body names no acknowledgement: send at least one in `acks`")

@@ -1,4 +1,4 @@
-"""PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): checks pulls, reads for them, and parks those that find nothing.
+"""PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): checks pulls, reads for them, and parks a pull that finds nothing.
 
 The checks come in the order of Java's PullMessageProcessor.
 """

@@ -337,7 +337,7 @@ class SendHandlers:
         return self._with_own(raw, topic), unique_key
 
     def _with_own(self, raw: bytes, topic: TopicConfig) -> bytes:
-        """Return raw properties with those that the broker adds, without those that only it may set. Raises Refusal."""
+        """Return raw properties with what the broker adds, without what only a broker may set. Raises Refusal."""
         self._check_unserved(raw)
         raw = sent_properties(raw, to_retry_topic=topic.topic_name.startswith(RETRY_PREFIX))
         raw = append_properties(raw, self._writer.enrichment)

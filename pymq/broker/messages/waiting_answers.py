@@ -42,7 +42,7 @@ class Copies(Protocol):
 
     @property
     def counts_own_disk(self) -> bool:
-        """True where this broker's disk is one of those that confirm: then answers need not wait for it, too."""
+        """True where this broker's disk is among the disks that confirm: answers then don't wait for it once more."""
 
     @property
     def is_concerned(self) -> bool:

@@ -30,7 +30,7 @@ from pymq.security.made_by_users import MADE_FILE, MADE_MEMBER
 from pymq.security.user_table import USERS as USERS_MEMBER
 from pymq.store.store import MessageStore
 
-# Makes the offsets of a role, saved by the first, with a slave's pending ones and the ends of the queues.
+# Makes a role's manager of offsets from its saver, a slave's pending offsets, and the ends of queues.
 MakeCursors = Callable[[TableSaver, PendingOffsets, MaxOffset], CursorManager]
 
 

@@ -1,4 +1,4 @@
-"""Open transactions by topic, how transactions end, and the checks of those that stay open."""
+"""Open transactions by topic, how transactions end, and how often open transactions were checked."""
 
 from __future__ import annotations
 

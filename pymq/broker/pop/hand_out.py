@@ -12,7 +12,7 @@ from pymq.broker.pop.turn_acks import TurnAcks
 
 @dataclass(frozen=True, slots=True)
 class HandOut:
-    """The popper takes messages from queues; the other parts note who has the messages, and who is done."""
+    """``popper`` takes messages from queues. The other parts note which group has them, and which are acknowledged."""
 
     popper: Popper
     revive_log: ReviveLog

@@ -190,7 +190,7 @@ class ReviveLog:
         self._saved_ms = None
 
     def catch_up(self) -> None:
-        """Take in records that others wrote: those that RocketMQ's timer held back. Does some of it in each call."""
+        """Take in records that RocketMQ's timer held back, some in each call."""
         for queue_id in range(self.queue_count):
             try:
                 self._catch_up_some(queue_id)

@@ -135,7 +135,7 @@ class Decision(NamedTuple):
 def decide(group: GroupSettings, reports: Mapping[str, NodeReport], *, outside_master: str = "") -> Decision:
     """Return what the node ``group.self_id`` does.
 
-    ``reports``: node id -> what that node says, this one's included; without those that did not answer.
+    ``reports``: node id -> what that node says, with this node's own report. A node that did not answer has none.
     ``outside_master`` is the address of a master of this name that is no member; empty for none.
     """
     return (

@@ -65,7 +65,7 @@ class GroupSettings:
     """A group as one member's settings describe it.
 
     ``members`` are in the order of their numbers, so every member has the same tuple. ``preferred`` are the ids of
-    those that should lead, the first one first.
+    the members that should lead, the best one first.
     """
 
     name: str

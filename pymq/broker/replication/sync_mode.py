@@ -106,7 +106,7 @@ class SyncMode:
 
     @property
     def counts_own_disk(self) -> bool:
-        """True where this broker's disk is one of those that confirm; slaves' acknowledgements say nothing of it."""
+        """True where this broker's disk is among the disks that confirm; slaves' acknowledgements say nothing of it."""
         return False
 
     @property

@@ -152,7 +152,7 @@ class StatusReport:
         return "; ".join(filter(None, [*self._asked.troubles(), *truncations]))
 
     def _slaves(self) -> list[SlaveState]:
-        """Return all slaves, also those that are gone: their lag grows meanwhile."""
+        """Return all slaves, also slaves that are gone: their lag grows meanwhile."""
         return [replace(state, **self._lag(state)) for state in self._side.slave_states()]
 
     def _lag(self, slave: SlaveState) -> dict[str, int]:

@@ -39,7 +39,7 @@ class KnownBrokers(NamedTuple):
     names: tuple[str, ...]
 
     def missing_in(self, namesrv: str, listed: Iterable[str]) -> dict[str, str]:
-        """Return those that are not ``listed`` by name servers, with the reason for an error line."""
+        """Return the brokers that are not ``listed`` by name servers, with the reason for an error line."""
         names = set(self.names) - set(listed) if namesrv == self.namesrv else set()
         reason = "the context names it, and no name server lists it: it hangs or has stopped"
         return dict.fromkeys(sorted(names), reason)

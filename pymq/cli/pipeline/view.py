@@ -1,4 +1,4 @@
-"""What ``pymq pipeline run`` shows on a terminal: a line for each sink, with its rate and what it is behind."""
+"""What ``pymq pipeline run`` shows on a terminal: a line for each sink, with its rate and its lag."""
 
 from __future__ import annotations
 

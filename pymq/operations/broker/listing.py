@@ -11,7 +11,7 @@ from pymq.operations.replica_view import BrokerView, SlaveLag, ask, brokers, lag
 
 
 async def list_brokers(admin: Admin, cluster: str | None) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """Return the brokers sorted by cluster, name and id; and for those that don't answer ``name:id`` and the reason.
+    """Return the brokers sorted by cluster, name and id; and for a silent broker ``name:id`` and the reason.
 
     Raises NotFoundError for a cluster without brokers.
     """

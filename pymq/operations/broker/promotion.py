@@ -46,7 +46,7 @@ async def make_plan(admin: Admin, broker: str) -> PromotionPlan:
 
 
 async def _compare_logs(admin: Admin, members: list[GroupMember]) -> list[GroupMember]:
-    """Compare the end that the slaves' logs have in common; marks those whose bytes are not the ones of most slaves.
+    """Compare the end that the slaves' logs have in common; mark slaves that differ from most slaves.
 
     Without a master nothing else tells whose log is the group's. Where two halves differ, all are marked.
     """

@@ -73,7 +73,7 @@ class Gatherer:
         missing: Callable[[Iterable[str]], dict[str, str]] = lambda listed: {},
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """``missing`` takes the names of the listed brokers, and returns those that it misses with the reason."""
+        """``missing`` takes the names of the listed brokers, and returns unlisted names with the reason."""
         self._places = places
         self._open_admin = open_admin
         self._clock = clock
@@ -107,7 +107,7 @@ class Gatherer:
         return state
 
     async def _name_servers(self) -> list[str]:
-        """Return the given addresses; in place of an address server that answers, those that it names."""
+        """Return the given addresses. An address server that answers is replaced by the addresses that it names."""
         found = [place for place in self._places if not is_address_server(place)]
         for url in filter(is_address_server, self._places):
             try:

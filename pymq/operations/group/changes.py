@@ -35,7 +35,7 @@ Settings = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Where:
-    """The brokers that the operator names; both empty: those that have the group, for a new one all of the cluster."""
+    """The brokers that the operator names. Both empty: the brokers with the group, or all of them for a new group."""
 
     clusters: Sequence[str]
     brokers: Sequence[str]

@@ -88,7 +88,7 @@ async def find(admin: Admin, targets: Targets) -> list[Server]:
 
 
 async def read_all(admin: Admin, servers: list[Server]) -> tuple[dict[Server, ServerSettings], Found]:
-    """Return the settings of each server that answers, and a Found with those that don't."""
+    """Return the settings of each server that answers, and a Found with the servers that don't answer."""
     found = Found()
     answers = await asyncio.gather(*(_or_error(lambda one=server: one.settings(admin)) for server in servers))  # type: ignore[misc]
     result = {}

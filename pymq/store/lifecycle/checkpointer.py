@@ -78,7 +78,7 @@ class Checkpointer:
     def note_written(self, round_end: tuple[int, int] | None = None) -> None:
         """Note that all visible units are in queue files now, and all inserted keys in index files.
 
-        ``round_end``: of the units only those that were visible at the begin of a round of tails, with this end.
+        ``round_end``: the log's end at the begin of a round of tails. Only units that were visible then count.
         """
         position = self._index.position() if self._index is not None else (0, 0, 0, 0)
         end = self._log.visible_end if round_end is None else round_end

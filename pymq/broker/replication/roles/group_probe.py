@@ -74,7 +74,7 @@ class Member:
 
     @property
     def is_unclear(self) -> bool:
-        """True when it is running, and its answer does not tell what it is."""
+        """True when the broker runs, and its answer does not say whether it is a master or a slave."""
         return self.is_changing or self.is_failing or self.is_unreadable or self.is_unproven
 
     def is_of(self, cluster: str, broker_name: str) -> bool:

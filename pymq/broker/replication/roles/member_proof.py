@@ -27,7 +27,7 @@ class MemberProof:
         self._proven: dict[tuple[str, EpochEntry], None] = {}
 
     def check(self, members: list[Member], on_done: Callable[[list[Member]], None]) -> None:
-        """Call ``on_done`` with the same members; those that failed to prove what they claim have a ``doubt``."""
+        """Call ``on_done`` with the same members. A member that did not prove its claims has a ``doubt``."""
         ours, log = self._epoch_history(), self._log()
         if not ours.entries or log is None or log.end == log.start:
             on_done(members)  # nothing can be proven, and nothing lost

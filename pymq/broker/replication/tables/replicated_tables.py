@@ -164,7 +164,7 @@ def _change_number(known: str, start_id: str) -> int | None:
 
 
 def _without_log_bound(table: dict[str, Any], log_bound: Collection[str]) -> dict[str, Any]:
-    """Return a table of offsets without those that slaves take when their log has what they refer to."""
+    """Return a table of offsets without the log-bound offsets, which slaves take when their log is long enough."""
     transactions = [f"{topic}@{TRANSACTION_GROUP}" for topic in (HALF_TOPIC, OP_HALF_TOPIC)]
     for name in (*transactions, *log_bound):
         table["offsetTable"].pop(name, None)

@@ -106,7 +106,7 @@ class SlaveCursors(CursorManager):
     def take_log_bound(self, table: dict[str, Any]) -> None:
         """Take the offsets of a master's pops, whose check points are in this slave's log. Pending commits stay on top.
 
-        Those that are missing are gone there, or were removed with their group or topic.
+        An offset that is missing is gone at the master, or was removed with its group or topic.
         """
         taken = read_offsets(table.get("offsetTable"))
         for key in self._log_bound_keys - taken.keys():

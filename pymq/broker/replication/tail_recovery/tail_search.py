@@ -146,7 +146,7 @@ class TailSearch:
         return status is not None and (status.cluster, status.broker_name) == (self._cluster, self._broker_name)
 
     async def _take_all(self, members: Sequence[Member]) -> set[str]:
-        """Take bytes from the member with the longest log, then from the next ones what is still missing.
+        """Take bytes from the member with the longest log, then from other members what is still missing.
 
         Return the addresses of members that stopped answering before the end.
         """

@@ -70,8 +70,8 @@ class UnsyncedReplicas:
     def forget_needless(self, slaves: Iterable[SlaveState], synced_offset: int) -> None:
         """Drop slaves that are gone and were sent nothing after ``synced_offset``, the end of the log on our disk.
 
-        ``slaves`` are all that the master knows, connected and gone ones. What they were sent counts, not what they
-        acknowledged: they may show it to consumers.
+        ``slaves`` are all slaves that the master knows, connected or gone. Bytes count that were sent to a slave, also
+        without its acknowledgement: the slave may show them to consumers.
         """
         needed = {slave.broker_id for slave in slaves if slave.is_connected or slave.sent_offset > synced_offset}
         now_ms, joining_ms = self._clock.monotonic_ms(), self._joining_ms()
