@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pymq.cli.common.pace import Pace
 from pymq.cli.mirror.figures import Figures
-from pymq.cli.mirror.messages import copy_of, is_loop
+from pymq.cli.mirror.messages import Clusters, copy_of, is_loop
 from pymq.cli.output import print_note
 from pymq.cli.tail.outages import Outages
 from pymq.client import MessageQueue, PullConsumer, PullStatus, StoredMessage
@@ -53,8 +53,7 @@ class Copier:
         outages: Outages,
         pace: Pace,
         *,
-        source: str,
-        target: str,
+        clusters: Clusters,
         skips_failures: bool,
     ) -> None:
         self._pull = pull
@@ -62,8 +61,7 @@ class Copier:
         self._figures = figures
         self._outages = outages
         self._pace = pace
-        self._source = source
-        self._target = target
+        self._clusters = clusters
         self._skips_failures = skips_failures
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -107,12 +105,12 @@ class Copier:
 
     async def _put(self, at: Copied, message: StoredMessage) -> None:
         figures = self._figures.of(at.queue.topic)
-        if is_loop(message, self._source, self._target):
+        if is_loop(message, self._clusters):
             figures.skipped += 1
             self._pass(at, message.queue_offset + 1)
             return
         try:
-            copy = copy_of(message, at.target.topic, self._source)
+            copy = copy_of(message, at.target.topic, self._clusters.source)
         except InflateError as error:
             self._failed(at, message, error)
             self._pass(at, message.queue_offset + 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from pymq.model.message import Message
 from pymq.model.properties import RESEND, RESERVED, UNIQ_KEY
 from pymq.model.record import StoredMessage
@@ -11,10 +13,17 @@ PATH = "PYMQ_MIRROR_PATH"
 _DROPPED = (RESERVED | {RESEND, PATH}) - {UNIQ_KEY}
 
 
-def is_loop(message: StoredMessage, source: str, target: str) -> bool:
+class Clusters(NamedTuple):
+    """The names of the two clusters of a mirror, as messages remember them."""
+
+    source: str
+    target: str
+
+
+def is_loop(message: StoredMessage, clusters: Clusters) -> bool:
     """Return whether the message has been at the target, or at the source before: then it is not copied."""
     path = message.properties.get(PATH, "")
-    return bool(path) and not {source, target}.isdisjoint(path.split(","))
+    return bool(path) and not set(clusters).isdisjoint(path.split(","))
 
 
 def copy_of(message: StoredMessage, topic: str, source: str) -> Message:

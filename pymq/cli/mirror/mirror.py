@@ -13,6 +13,7 @@ from pymq.cli.common.options import request_credentials, split_addresses
 from pymq.cli.common.pace import Pace
 from pymq.cli.mirror.copying import Copied, Copier
 from pymq.cli.mirror.figures import Figures, show_live
+from pymq.cli.mirror.messages import Clusters
 from pymq.cli.mirror.progress import FileProgress, GroupProgress, Progress
 from pymq.cli.mirror.targets import Targets, check_rename, cluster_name, target_queue
 from pymq.cli.output import print_note
@@ -101,23 +102,22 @@ class Mirror:
                 self.figures,
                 self._outages,
                 Pace(options.rate_per_s),
-                source=names[0],
-                target=names[1],
+                clusters=names,
                 skips_failures=options.skips_failures,
             )
             targets = Targets(source, target, producer, options.rename, create=options.create)
             await self._copy(source, pull, progress, targets, sends, copier)
 
-    async def _names(self, source: Admin, target: Admin) -> tuple[str, str]:
+    async def _names(self, source: Admin, target: Admin) -> Clusters:
         options = self._options
-        names = (
+        names = Clusters(
             await cluster_name(source, options.source_name, "--source-name", "source"),
             await cluster_name(target, options.target_name, "--target-name", "target"),
         )
-        if names[0] == names[1]:
+        if names.source == names.target:
             raise UsageError(
-                f"source and target are both called {names[0]}: give --source-name and --target-name, and use the same "
-                "names in every mirror, because messages remember where they have been"
+                f"source and target are both called {names.source}: give --source-name and --target-name, and use the "
+                "same names in every mirror, because messages remember where they have been"
             )
         return names
 

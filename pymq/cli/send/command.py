@@ -102,9 +102,10 @@ def send(
     template = work.template(topic, tag, keys or [], parse_pairs(properties or (), "--property"), delay_level, levels)
     template = work.with_timer(template, delay, deliver_at, time.time_ns() // 1_000_000)
     target = run(work.find_queue(topic, parse_queue_choice(queue), namesrv)) if queue is not None else None
+    sender = work.Sender(group, namesrv, levels)
     whole = work.body_argument(body) if body is not None and body != "-" else None
     if whole is not None and count is None:
-        result = run(work.send_one(work.with_body(template, whole), target, group, namesrv, levels))
+        result = run(work.send_one(sender, work.with_body(template, whole), target))
         place = f"{result.queue.broker_name}/{result.queue.queue_id}@{result.queue_offset}"
         if not print_data(work.result_record(result), output):
             print_line(f"sent {topic} {place} {result.message_id}")
@@ -112,9 +113,7 @@ def send(
                 print_line(f"recall it with: pymq message recall {topic} {result.recall_handle}")
         return
     flow = work.Flow(in_flight, batch, count, rate)
-    job = work.SendJob(
-        template, target, group, namesrv, flow, body=whole, json_lines=json_lines, delay_level_max=levels
-    )
+    job = work.SendJob(sender, template, target, flow, body=whole, json_lines=json_lines)
     summary = run(job.run())
     if not print_data(summary.record(), output):
         print_line(summary.text())

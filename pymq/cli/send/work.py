@@ -101,14 +101,27 @@ async def find_queue(topic: str, choice: QueueChoice, namesrv: str) -> MessageQu
     return MessageQueue(topic, brokers[0], choice.queue_id)
 
 
-async def send_one(
-    message: Message, queue: MessageQueue | None, group: str, namesrv: str, delay_level_max: int
-) -> SendResult:
+@dataclass(frozen=True)
+class Sender:
+    """The producer that sends: its group, the name servers as typed, and the number of delay levels of the brokers."""
+
+    group: str
+    namesrv: str
+    delay_level_max: int
+
+    def producer(self) -> Producer:
+        """Return a producer to start. It signs with the credentials of the command."""
+        return Producer(
+            self.group,
+            namesrv=";".join(split_addresses(self.namesrv)),
+            delay_level_max=self.delay_level_max,
+            credentials=request_credentials.get(),
+        )
+
+
+async def send_one(sender: Sender, message: Message, queue: MessageQueue | None) -> SendResult:
     """Send one message and wait for the answer."""
-    addresses = ";".join(split_addresses(namesrv))
-    async with Producer(
-        group, namesrv=addresses, delay_level_max=delay_level_max, credentials=request_credentials.get()
-    ) as producer:
+    async with sender.producer() as producer:
         return await producer.send(message, queue=queue)
 
 
@@ -178,24 +191,20 @@ class SendJob:
 
     def __init__(
         self,
+        sender: Sender,
         message: Message,
         queue: MessageQueue | None,
-        group: str,
-        namesrv: str,
         flow: Flow,
         *,
         body: bytes | None = None,
         json_lines: bool = False,
-        delay_level_max: int,
     ) -> None:
+        self._sender = sender
         self._template = message
         self._queue = queue
-        self._group = group
-        self._namesrv = ";".join(split_addresses(namesrv))
         self._flow = flow
         self._body = body
         self._json_lines = json_lines
-        self._delay_level_max = delay_level_max
         self._slots = asyncio.Semaphore(flow.in_flight)
         self._pace = Pace(flow.rate_per_s)
         self._lanes: dict[str, MessageQueue] = {}
@@ -207,14 +216,12 @@ class SendJob:
 
         Raises the first error when no message could be sent, UsageError for a line that is not a message.
         """
+        producer = self._sender.producer()
         started_s = time.monotonic()
         # A bar would be drawn over what is typed.
         is_wanted = self._body is not None or not sys.stdin.isatty()
         with progress(f"sending to {self._template.topic}", self._flow.count_max, wanted=is_wanted) as bar:
-            levels = self._delay_level_max
-            async with Producer(
-                self._group, namesrv=self._namesrv, delay_level_max=levels, credentials=request_credentials.get()
-            ) as producer:
+            async with producer:
                 with StopSignals() as signals:
                     try:
                         await signals.unless_stopped(self._send_all(producer, bar))
@@ -347,7 +354,7 @@ class SendJob:
             return with_body(self._template, line), ""
         try:
             message, lane = message_in_lane(self._template.topic, line)
-            check_delay_level(message.delay_level, self._delay_level_max)
+            check_delay_level(message.delay_level, self._sender.delay_level_max)
         except UsageError as error:
             raise UsageError(f"line {number} of stdin: {error}") from error
         base = self._template
