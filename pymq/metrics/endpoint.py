@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 
 from pymq.errors import UsageError
 from pymq.metrics.exposition import CONTENT_TYPE, slices
 from pymq.metrics.family import Collector
 from pymq.metrics.process import ProcessMetrics
 from pymq.model.hosts import format_address
-from pymq.net.http import HttpLimits, HttpServer, Page
+from pymq.net.http import HttpAccess, HttpLimits, HttpServer, Page
 from pymq.net.memory_budget import MemoryBudget
-from pymq.net.tls import ServerTls
 
 METRICS_PATH = "/metrics"
 HEALTH_PATH = "/-/healthy"
@@ -37,18 +36,13 @@ class MetricsEndpoint:
         self,
         collectors: Callable[[], Sequence[Collector]],
         labels: Callable[[], Mapping[str, str]],
+        access: HttpAccess | None = None,
         *,
         limits: HttpLimits | None = None,
         budget: MemoryBudget | None = None,
-        tls: ServerTls | None = None,
-        token: str = "",
-        own_hosts: Collection[str] = (),
         now_s: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """``budget`` counts what scrapers have not read; ``token``: what they show, "" for nothing.
-
-        ``own_hosts``: by which names they may ask, beside the address; see :class:`~pymq.net.http.HttpServer`.
-        """
+        """``access``: what scrapers need; ``budget`` counts what they have not read; ``now_s`` measures slices."""
         self.address = ""
         self._collectors = collectors
         self._labels = labels
@@ -56,7 +50,7 @@ class MetricsEndpoint:
         self._process = ProcessMetrics()
         self._turn = asyncio.Lock()
         pages = {METRICS_PATH: Page(CONTENT_TYPE, self._text), HEALTH_PATH: Page("text/plain", _healthy, is_open=True)}
-        self._server = HttpServer(pages, limits, budget, tls, token, own_hosts)
+        self._server = HttpServer(pages, access, limits=limits, budget=budget)
 
     async def start(self, host: str, port: int) -> str:
         """Listen on ``host:port`` (0: any free port) and return the address.

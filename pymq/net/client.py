@@ -55,7 +55,6 @@ class RemotingClient:
         *,
         clock: Clock,
         language: str = "PYTHON",
-        version: int = VERSION_5_3_3,
         on_request: OnRequest | None = None,
         on_lost: Callable[[str], None] | None = None,
         frame_size_max_bytes: int = FRAME_SIZE_MAX_BYTES,
@@ -63,7 +62,7 @@ class RemotingClient:
         tls: WatchedContext | None = None,
     ) -> None:
         self.clock = clock
-        self.language, self.version = language, version
+        self.language, self.version = language, VERSION_5_3_3
         self.on_request = on_request
         self.on_lost = on_lost
         self.frame_size_max_bytes = frame_size_max_bytes

@@ -63,6 +63,20 @@ class HttpLimits:
     answer_time_max_s: float = ANSWER_TIME_MAX_S
 
 
+@dataclass(frozen=True, slots=True)
+class HttpAccess:
+    """What a server asks of its clients. ``tls`` None: plain connections only. ``token``: "" for none.
+
+    Without a token a request must name the server in its Host header: by the address that it came to, by one of
+    loopback, or by a name in ``own_hosts``. A browser's page of another origin, whose name has been pointed to this
+    address, names itself.
+    """
+
+    tls: ServerTls | None = None
+    token: str = ""
+    own_hosts: Collection[str] = ()
+
+
 class _Answering:
     """What one client has not read of its page; a :class:`pymq.net.memory_budget.Holder`."""
 
@@ -99,25 +113,20 @@ class HttpServer:
     def __init__(
         self,
         pages: Mapping[str, Page],
+        access: HttpAccess | None = None,
+        *,
         limits: HttpLimits | None = None,
         budget: MemoryBudget | None = None,
-        tls: ServerTls | None = None,
-        token: str = "",
-        own_hosts: Collection[str] = (),
     ) -> None:
-        """``budget`` counts what clients have not read; clients show ``token`` unless it is empty.
-
-        Without a token a request must name this server in its Host header: by the address that it came to, by one of
-        loopback, or by a name in ``own_hosts``. A browser's page of another origin, whose name has been pointed to this
-        address, names itself.
-        """
-        self._token = token.encode()
-        self._own_hosts = frozenset(host_in_header(host) for host in own_hosts)
+        """``access`` None: any client on plain connections. ``budget`` counts what clients have not read."""
+        access = access or HttpAccess()
+        self._token = access.token.encode()
+        self._own_hosts = frozenset(host_in_header(host) for host in access.own_hosts)
         self.refused_count = 0  # connections over the limit, invalid requests, and what the budget closed
         self._budget = budget or MemoryBudget()
         self._pages = pages
         self._limits = limits or HttpLimits()
-        self._listeners = Listeners(self._make_protocol, tls, self._count_refused)
+        self._listeners = Listeners(self._make_protocol, access.tls, self._count_refused)
         self._serving: dict[asyncio.Task[None], tuple[asyncio.StreamWriter, _Answering]] = {}
         self._asking: dict[asyncio.Task[None], None] = {}  # those without a request so far, the oldest first
 

@@ -60,6 +60,17 @@ def read_user_table(raw: bytes) -> Rules:
     return Rules(list(table.users), table.policies)
 
 
+class FileForm(NamedTuple):
+    """A form of files of users: the setting that names such a file, and how its content is read."""
+
+    setting: str
+    parse: Callable[[bytes], Rules]
+
+
+PLAIN_ACL: Final = FileForm("plainAclFile", read_plain_acl)
+USER_TABLE: Final = FileForm("authFile", read_user_table)
+
+
 def read_user_file(path: str, *, is_optional: bool) -> bytes:
     """Return the content of a broker's file of users; nothing of one that ``is_optional`` and not there yet."""
     return read_private_file(path, USER_FILE_SIZE_MAX_BYTES, is_optional=is_optional)
@@ -75,8 +86,7 @@ class AclFile:
         server_user: User | None,
         read: Callable[[str], bytes] = read_private_file,
         *,
-        key: str = "plainAclFile",
-        parse: Callable[[bytes], Rules] = read_plain_acl,
+        form: FileForm = PLAIN_ACL,
         first_administrator: Callable[[], User | None] = lambda: None,
         checks: Checks = BOTH,
     ) -> None:
@@ -84,11 +94,10 @@ class AclFile:
 
         ``server_user``: the user of servers, beside the file's.
 
-        ``key`` is the setting that names the file; ``first_administrator`` is asked for one when the file has none.
+        ``first_administrator`` is asked for one when the file has none.
         """
         self.path = path
-        self._key = key
-        self._parse = parse
+        self._form = form
         self._first_administrator = first_administrator
         self._cluster = cluster
         self._checks = checks
@@ -103,7 +112,7 @@ class AclFile:
             self._seen = self._read(self.path)
             return self._guard(self._seen)
         except UsageError as error:
-            raise ConfigError(f"{self._key}: {self._named(error)}") from error
+            raise ConfigError(f"{self._form.setting}: {self._named(error)}") from error
 
     def look(self) -> Guard | None:
         """Return another guard if the file has changed, None if it has not, or can't be used: the old rules stay."""
@@ -123,7 +132,7 @@ class AclFile:
         return guard
 
     def _guard(self, raw: bytes) -> Guard:
-        rules = self._parse(raw)
+        rules = self._form.parse(raw)
         for note in rules.notes:
             log.warning("%s: %s", self.path, note)
         users = list(rules.users)

@@ -17,7 +17,7 @@ from pymq.config.security import (
     parse_codes,
 )
 from pymq.errors import ConfigError, UsageError
-from pymq.security.acl_file import AclFile, read_user_file, read_user_table
+from pymq.security.acl_file import USER_TABLE, AclFile, read_user_file
 from pymq.security.audit import Audit
 from pymq.security.audit_file import AuditFile
 from pymq.security.certificate_users import RULES_SETTING, CertificateUsers, parse_rules
@@ -81,8 +81,7 @@ def open_security(settings: SecuritySettings, cluster: str, credentials: Credent
             partial(
                 read_user_file, is_optional=bool(settings.init_authentication_user) or settings.auth_file_comes_later
             ),
-            key="authFile",
-            parse=read_user_table,
+            form=USER_TABLE,
             first_administrator=partial(first_administrator, settings),
             checks=wanted_checks(settings),
         )

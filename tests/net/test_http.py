@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import pytest
 
-from pymq.net.http import HEAD_SIZE_MAX_BYTES, UNREAD_MAX_BYTES, HttpLimits, HttpServer, Page
+from pymq.net.http import HEAD_SIZE_MAX_BYTES, UNREAD_MAX_BYTES, HttpAccess, HttpLimits, HttpServer, Page
 from pymq.net.memory_budget import METRICS_PAGES, MemoryBudget
 
 PIECES = [b"one\n", b"two\n"]
@@ -53,14 +53,13 @@ def serve(
     talk: Talk,
     limits: HttpLimits | None = None,
     budget: MemoryBudget | None = None,
-    token: str = "",
-    own_hosts: Sequence[str] = (),
+    access: HttpAccess | None = None,
 ) -> None:
     """Run ``talk`` beside a server."""
 
     async def main() -> None:
         pages = Pages()
-        server = HttpServer(pages.table(), limits, budget, token=token, own_hosts=own_hosts)
+        server = HttpServer(pages.table(), access, limits=limits, budget=budget)
         port = await server.start("127.0.0.1", 0)
         try:
             async with asyncio.timeout(30):
@@ -314,7 +313,7 @@ def test_a_server_with_a_token_answers_only_those_that_show_it(headers: str, sta
         assert server.refused_count == (status == 401)
         assert b"secret" not in answer
 
-    serve(talk, token="secret-token")
+    serve(talk, access=HttpAccess(token="secret-token"))
 
 
 @pytest.mark.parametrize(
@@ -344,7 +343,7 @@ def test_a_request_without_a_token_names_this_server(hosts: str, status: int) ->
         assert server.refused_count == (status != 200)
         assert (b"list the name (metricsAllowedHosts)" in answer) == (status == 421)
 
-    serve(talk, own_hosts=("broker-1.example",))
+    serve(talk, access=HttpAccess(own_hosts=("broker-1.example",)))
 
 
 def test_who_shows_the_token_may_call_the_server_what_it_likes() -> None:
@@ -352,7 +351,7 @@ def test_who_shows_the_token_may_call_the_server_what_it_likes() -> None:
         shown = "Host: any.example\r\nAuthorization: Bearer secret-token"
         assert (await say(port, f"GET /short HTTP/1.1\r\n{shown}\r\n\r\n".encode())).startswith(b"HTTP/1.1 200 ")
 
-    serve(talk, token="secret-token")
+    serve(talk, access=HttpAccess(token="secret-token"))
 
 
 def test_an_open_page_needs_no_token() -> None:
@@ -360,7 +359,7 @@ def test_an_open_page_needs_no_token() -> None:
         yield b"here"
 
     async def scenario() -> None:
-        server = HttpServer({"/health": Page("text/plain", made, is_open=True)}, token="secret-token")
+        server = HttpServer({"/health": Page("text/plain", made, is_open=True)}, HttpAccess(token="secret-token"))
         port = await server.start("127.0.0.1", 0)
         try:
             assert (await say(port, b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")).endswith(b"here\r\n0\r\n\r\n")

@@ -28,6 +28,7 @@ from pymq.proxy.protocol.names import ClientType, Code
 from pymq.proxy.rpc import connection as connection_module
 from pymq.proxy.rpc.call_fields import METADATA_BYTES_MAX
 from pymq.proxy.rpc.connection import CONNECTION_WINDOW_BYTES
+from pymq.proxy.rpc.connection_owner import RequestSizes
 from pymq.proxy.server import ProxyServer
 from pymq.proxy.settings import SETTINGS_BYTES_MAX
 from pymq.testing.broker import TestBroker
@@ -108,7 +109,7 @@ def test_a_request_over_the_limit_fails_its_call_alone(broker: TestBroker) -> No
     request = m.SendMessageRequest(messages=[RawClient.message(RawClient, TOPIC, bytes(MIB))])  # type: ignore[arg-type]
 
     async def work(client: RawClient, server: ProxyServer) -> None:
-        server.rpc.request_bytes_max = request.ByteSize()
+        server.rpc.sizes = RequestSizes(request_bytes_max=request.ByteSize())
         async with another_is_served(client.address):
             assert (await client.call("SendMessage", request)).status.code == Code.OK
             request.messages[0].body += b"x"

@@ -11,6 +11,7 @@ import typer
 if TYPE_CHECKING:
     from pymq.config import BrokerConfig, NamesrvConfig
     from pymq.metrics.family import Collector
+    from pymq.net.http import HttpAccess
     from pymq.net.memory_budget import MemoryBudget
     from pymq.net.tls import ServerTls
 
@@ -43,7 +44,7 @@ class MetricsView(Protocol):
 class MetricsPlace(NamedTuple):
     """The address at which to serve metrics, how it takes TLS, and the token that clients show ("" for none).
 
-    ``own_hosts``: see :class:`~pymq.net.http.HttpServer`.
+    ``own_hosts``: other names of the host, see :class:`~pymq.net.http.HttpAccess`.
     """
 
     host: str
@@ -61,6 +62,12 @@ class MetricsPlace(NamedTuple):
     def scheme(self) -> str:
         """What scrapers put before the address."""
         return "https" if self.is_encrypted else "http"
+
+    def access(self) -> HttpAccess:
+        """Return what the endpoint asks of scrapers."""
+        from pymq.net.http import HttpAccess
+
+        return HttpAccess(self.tls, self.token, (self.host, *self.own_hosts))
 
 
 def metrics_flags(port: int | None) -> dict[str, Any]:
@@ -152,10 +159,7 @@ async def serving_metrics(place: MetricsPlace | None, view: MetricsView) -> Asyn
         return
     from pymq.metrics.endpoint import MetricsEndpoint  # imports its libraries only when they are needed
 
-    own_hosts = (place.host, *place.own_hosts)
-    endpoint = MetricsEndpoint(
-        view.collectors, view.labels, budget=view.budget, tls=place.tls, token=place.token, own_hosts=own_hosts
-    )
+    endpoint = MetricsEndpoint(view.collectors, view.labels, place.access(), budget=view.budget)
     try:
         yield f"{place.scheme}://{await endpoint.start(place.host, place.port)}"
     finally:

@@ -149,9 +149,7 @@ def _measured(name: str, history: History, port: int | None) -> Iterator[None]:
     from pymq.pipeline.metrics import PipelineMetrics
 
     figures = PipelineMetrics(name, history)
-    endpoint = MetricsEndpoint(
-        figures.collectors, figures.labels, tls=place.tls, token=place.token, own_hosts=place.own_hosts
-    )
+    endpoint = MetricsEndpoint(figures.collectors, figures.labels, place.access())
     address = shared.call(endpoint.start(place.host, place.port))
     try:
         print_note(f"pymq: metrics on {place.scheme}://{address}/metrics")

@@ -52,7 +52,7 @@ def open_call(
             raise GrpcError(GrpcCode.DEADLINE_EXCEEDED, "the call's deadline was over when it came")
         deadline_s = now_s + timeout_ms / 1000
     encoding = fields.get(b"grpc-encoding", IDENTITY)
-    size_max = min(server.request_bytes_max, method.request_bytes_max)
+    size_max = min(server.sizes.request_bytes_max, method.request_bytes_max)
     metadata, due_s = Metadata(fields), now_s + INPUT_S_MAX
     return RpcCall(connection, stream_id, method, metadata, encoding, deadline_s, due_s, size_max, server.room)
 

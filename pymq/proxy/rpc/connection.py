@@ -242,8 +242,8 @@ class RpcConnection(asyncio.Protocol):
         self._account.held += size_bytes
         try:
             call.feed(data, size_bytes)
-            if self._account.held > self._server.held_bytes_max:
-                text = f"the connection's requests have more than {self._server.held_bytes_max} bytes, the limit: "
+            if self._account.held > (limit := self._server.sizes.held_bytes_max):
+                text = f"the connection's requests have more than {limit} bytes, the limit: "
                 raise GrpcError(GrpcCode.RESOURCE_EXHAUSTED, text + "send less at once")
         except GrpcError as error:
             self._http.release_window(stream_id, size_bytes)

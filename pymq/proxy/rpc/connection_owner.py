@@ -1,23 +1,34 @@
-"""ConnectionOwner: what a connection needs of its server."""
+"""ConnectionOwner: what a connection needs of its server, with the limits on sizes."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from pymq.net.memory_budget import MemoryBudget
-from pymq.proxy.rpc.call import RpcMethod
+from pymq.proxy.rpc.call import REQUEST_BYTES_MAX, RpcMethod
 from pymq.proxy.rpc.request_room import RequestRoom
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSizes:
+    """The limits on what clients send. ``held_bytes_max``: of a connection's requests that are not whole, or not taken.
+
+    A method may have a smaller limit on its request.
+    """
+
+    request_bytes_max: int = REQUEST_BYTES_MAX
+    held_bytes_max: int = 2 * REQUEST_BYTES_MAX
 
 
 class ConnectionOwner(Protocol):
     """A server, as its connections see it: a ``connection`` is an RpcConnection."""
 
     methods: Mapping[bytes, RpcMethod]
-    request_bytes_max: int
-    held_bytes_max: int
+    sizes: RequestSizes
     budget: MemoryBudget
     room: RequestRoom
     closed_for: Counter[str]

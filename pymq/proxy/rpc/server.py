@@ -17,10 +17,10 @@ from pymq.net.ticker import Ticker
 from pymq.net.tls import ServerTls
 from pymq.proxy.rpc.call import REQUEST_BYTES_MAX, RpcMethod
 from pymq.proxy.rpc.connection import RpcConnection
+from pymq.proxy.rpc.connection_owner import RequestSizes
 from pymq.proxy.rpc.request_room import RequestRoom
 
 ALPN = ("h2",)
-HELD_BYTES_MAX = 2 * REQUEST_BYTES_MAX  # of a connection's requests that are not whole, or not taken
 ROOM_BYTES = REQUEST_BYTES_MAX  # of all large requests that are decoded and served at the same time
 CONNECTIONS_PER_TURN = 8  # of connections whose frames wait
 ROUND_S = 0.01  # that connections work in one round of the event loop; the others in the next
@@ -38,8 +38,7 @@ class RpcServer(ConnectionTable[RpcConnection]):
         clock: Clock | None = None,
         limits: ServerLimits | None = None,
         budget: MemoryBudget | None = None,
-        request_bytes_max: int = REQUEST_BYTES_MAX,
-        held_bytes_max: int = HELD_BYTES_MAX,
+        sizes: RequestSizes | None = None,
         work_s: Callable[[], float] = time.perf_counter,
     ) -> None:
         """``tls`` None: the port takes plain connections only. ``budget``: the process's, by default one of its own.
@@ -48,8 +47,7 @@ class RpcServer(ConnectionTable[RpcConnection]):
         """
         super().__init__(limits, clock or SystemClock(), None, budget)
         self.methods = methods
-        self.request_bytes_max = request_bytes_max
-        self.held_bytes_max = held_bytes_max
+        self.sizes = sizes or RequestSizes()
         self.room = RequestRoom(ROOM_BYTES)
         self.work_s = work_s
         self._listeners = Listeners(lambda: RpcConnection(self), tls, self.report_refused)

@@ -28,6 +28,7 @@ from pymq.proxy.rpc.connection import (
     REFUSED_METADATA_BYTES_MAX,
     RpcConnection,
 )
+from pymq.proxy.rpc.connection_owner import RequestSizes
 from pymq.proxy.rpc.server import RpcServer
 from pymq.proxy.rpc.wire import PREFIX, GrpcCode, GrpcError, frame_message
 
@@ -174,7 +175,7 @@ def test_what_is_wrong_with_a_call_ends_it_alone(caplog: pytest.LogCaptureFixtur
     methods = {**ECHO, b"/S/Fails": RpcMethod(fails, Status), b"/S/Refuses": RpcMethod(refuses, Status)}
 
     async def work() -> None:
-        pair = Pair(methods, request_bytes_max=100)
+        pair = Pair(methods, sizes=RequestSizes(request_bytes_max=100))
         wrong = {
             pair.ask(b"/S/Other", request()): (GrpcCode.UNIMPLEMENTED, "'/S/Other' is not served here"),
             pair.ask(b"/S/Fails", request()): (GrpcCode.INTERNAL, "ValueError: see the server's log"),
@@ -388,7 +389,7 @@ def test_bytes_that_are_no_http_2_close_the_connection_with_a_word() -> None:
 
 def test_requests_that_are_not_taken_have_a_limit() -> None:
     async def work() -> None:
-        pair = Pair(ECHO, request_bytes_max=1000, held_bytes_max=1500)
+        pair = Pair(ECHO, sizes=RequestSizes(1000, held_bytes_max=1500))
         parts = [pair.ask(b"/S/Echo", PREFIX.pack(0, 900) + bytes(700), ends=False) for _ in range(3)]
         await pair.settle()
         assert [pair.status(each) for each in parts][:2] == [None, None]

@@ -24,6 +24,7 @@ from pymq.proxy.rpc.call import FIELDS_MAX, SMALL_BYTES_MAX, WAITING_REQUESTS_MA
 from pymq.proxy.rpc.call_fields import INPUT_S_MAX
 from pymq.proxy.rpc.connection import ANSWER_S_MAX, RESETS_MAX, STALL_S_MAX, RpcConnection
 from pymq.proxy.rpc.connection_account import COUNTED_BYTES
+from pymq.proxy.rpc.connection_owner import RequestSizes
 from pymq.proxy.rpc.server import RpcServer
 from pymq.proxy.rpc.wire import GrpcCode, GrpcError, frame_message
 from tests.proxy.rpc.test_connection import FakeTransport, Pair
@@ -122,7 +123,7 @@ def test_fields_are_counted_before_they_are_decoded(packed: bool, monkeypatch: p
 
 def test_a_request_is_inflated_up_to_its_limit_whatever_it_is_made_of() -> None:
     async def work() -> None:
-        pair = Pair(METHODS, request_bytes_max=200 * KIB)
+        pair = Pair(METHODS, sizes=RequestSizes(request_bytes_max=200 * KIB))
         for size, expected in ((200 * KIB, GrpcCode.OK), (200 * KIB + 1, GrpcCode.RESOURCE_EXHAUSTED)):
             body = size - 10
             inner = m.SendMessageRequest()
