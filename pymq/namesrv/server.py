@@ -17,6 +17,7 @@ from pymq.namesrv.table import RouteTable
 from pymq.net.limits import make_budget, server_limits
 from pymq.net.memory_budget import MemoryBudget
 from pymq.net.server import Connection, Server
+from pymq.net.server_hooks import ServerHooks
 from pymq.net.ticker import Ticker
 from pymq.net.tls_settings import TlsContexts
 from pymq.security.acl_file import LOOK_PERIOD_MS
@@ -81,7 +82,7 @@ class NameServer:
             self.dispatcher,
             clock=clock,
             limits=server_limits(self.config),
-            on_disconnect=self._connection_closed,
+            hooks=ServerHooks(on_disconnect=self._connection_closed),
             budget=budget,
             tls=TlsContexts.of(self.config, clock).client_ports,
             now_s=now_s,

@@ -28,6 +28,7 @@ from pymq.net.limits import STEP_BYTES, ServerLimits
 from pymq.net.listener import Listeners
 from pymq.net.memory_budget import MemoryBudget
 from pymq.net.rounds import HEAVY_S, NEW, PIECE_BYTES, READ_S_PER_BYTE, ROUND_S, SLICE_S, STEP_FRAMES, Rounds, is_prompt
+from pymq.net.server_hooks import ServerHooks
 from pymq.net.tls import ServerTls, verified_certificate
 from pymq.net.turn_watch import TurnWatch
 from pymq.net.unread import take_unread
@@ -54,26 +55,24 @@ class Server(ConnectionTable["Connection"]):
         *,
         clock: Clock,
         limits: ServerLimits | None = None,
-        on_turn_end: Callable[[], None] | None = None,
-        after_turn: Callable[[], bool] | None = None,
-        on_disconnect: Callable[[Connection], None] | None = None,
-        fast_path: FastPath | None = None,
+        hooks: ServerHooks[Connection] | None = None,
         budget: MemoryBudget | None = None,
         tls: ServerTls | None = None,
         now_s: Callable[[], float] = time.perf_counter,
     ) -> None:
         """``budget``: the process's, by default one of its own; ``tls``: None for a server that takes no TLS; ``now_s``
         measures how long work takes."""
-        super().__init__(limits, clock, on_disconnect, budget)
+        hooks = hooks or ServerHooks()
+        super().__init__(limits, clock, hooks.on_disconnect, budget)
         self.dispatcher = dispatcher
         self.request_count = 0
         self.now_ms = 0  # monotonic, as of the last sweep: precise enough for idle checks
         self.turns = TurnWatch(clock, now_s=now_s)
         self._freed_memory = FreedMemory(clock)
         self._clock = clock
-        self._on_turn_end = on_turn_end
-        self._after_turn = after_turn
-        self.fast_path = fast_path
+        self._on_turn_end = hooks.on_turn_end
+        self._after_turn = hooks.after_turn
+        self.fast_path: FastPath | None = None
         self.rounds = Rounds(self.call_soon, self.turns)
         self._dirty: list[Connection] = []
         self._turn_scheduled = False

@@ -15,6 +15,7 @@ from pymq.net.limits import ServerLimits
 from pymq.net.memory_budget import UNFINISHED_FRAMES, MemoryBudget
 from pymq.net.rounds import PIECE_BYTES, PIECE_BYTES_MIN, READ_S_PER_BYTE, ROUND_S, SLICE_S
 from pymq.net.server import Connection, Server
+from pymq.net.server_hooks import ServerHooks
 from pymq.net.writing import JOINED_BYTES_MAX
 from pymq.wire.access import any_user
 from pymq.wire.codes import ResponseCode
@@ -70,8 +71,7 @@ class Fixture:
             Dispatcher(routes, "test server"),
             clock=clock or SystemClock(),
             limits=limits or ServerLimits(),
-            on_turn_end=self._turn,
-            on_disconnect=self.gone.append,
+            hooks=ServerHooks(on_turn_end=self._turn, on_disconnect=self.gone.append),
             budget=budget,
         )
 

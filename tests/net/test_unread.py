@@ -13,6 +13,7 @@ import uvloop
 from pymq.clock import SystemClock
 from pymq.net import unread
 from pymq.net.server import Connection, Server
+from pymq.net.server_hooks import ServerHooks
 from pymq.net.unread import take_unread
 from pymq.wire.access import any_user
 from pymq.wire.command import Command, encode_command
@@ -56,7 +57,9 @@ def served_after_leaving(new_loop: NewLoop, last_words: bytes) -> tuple[list[byt
             gone.set()
 
         routes = [Route(NOTE, None, note, any_user()), Route(LEAVE, None, leave, any_user())]
-        server = Server(Dispatcher(routes, "test server"), clock=SystemClock(), on_disconnect=on_disconnect)
+        server = Server(
+            Dispatcher(routes, "test server"), clock=SystemClock(), hooks=ServerHooks(on_disconnect=on_disconnect)
+        )
         port = await server.start("127.0.0.1", 0)
         client.setblocking(False)
         await asyncio.get_running_loop().sock_connect(client, ("127.0.0.1", port))

@@ -52,9 +52,9 @@ from pymq.model.hosts import format_address
 from pymq.net.client import RemotingClient
 from pymq.net.limits import make_budget, server_limits
 from pymq.net.machine import memory_bytes
-from pymq.net.memory_budget import MemoryBudget
 from pymq.net.peer_client import PeerClient
 from pymq.net.server import Connection, Server
+from pymq.net.server_hooks import ServerHooks
 from pymq.net.streams import SocketNetwork, StreamServer
 from pymq.net.tls_settings import TlsContexts
 from pymq.security.credentials import Credentials
@@ -76,25 +76,22 @@ class Broker:
         clock: Clock,
         files: Files,
         rng: random.Random,
-        budget: MemoryBudget | None = None,
         front: Front | None = None,
         credentials: Credentials | None = None,
         now_s: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """``budget``: the process's, when another role shares it; ``front`` sees each request first; ``credentials``:
-        as for :class:`BrokerSecurity`, which may raise ConfigError; ``now_s`` measures how long work takes."""
+        """``front`` sees each request first; ``credentials``: as for :class:`BrokerSecurity`, which may raise
+        ConfigError; ``now_s`` measures how long work takes."""
         self.config = config
         self.address = ""
         self.recovery: RecoveryReport | None = None
-        self.budget = budget or make_budget(config.memory_budget_bytes)
+        self.budget = make_budget(config.memory_budget_bytes)
         self._tls = TlsContexts.of(config, clock)
         self.server = Server(
             ClosedDispatcher("the broker is starting"),
             clock=clock,
             limits=server_limits(config),
-            on_turn_end=self._end_turn,
-            after_turn=self._after_turn,
-            on_disconnect=self._disconnected,
+            hooks=ServerHooks(self._end_turn, self._after_turn, self._disconnected),
             budget=self.budget,
             tls=self._tls.client_ports,
             now_s=now_s,
