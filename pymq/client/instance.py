@@ -8,6 +8,7 @@ import os
 import random
 import socket
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pymq.client.name_servers import NameServers
@@ -38,49 +39,65 @@ ANNOUNCE_RETRY_MS = 10_000
 PROBLEM_LENGTH_MAX = 2000  # of what a broker says about the group, in this client's log
 
 
-class ClientInstance:
-    """One client: at most one producer group and one consumer group, with one connection per address.
+@dataclass(frozen=True, slots=True)
+class ClusterAccess:
+    """A cluster as a client reaches it. ``namesrv`` and ``tls`` None: the environment's."""
 
-    ``on_request(command, address)`` receives the requests of brokers. ``describe_consumer()`` returns the consumer's
-    part of a heartbeat; it is None for clients that are in no consumer group. ``namesrv`` and ``tls`` None:
-    the environment's.
+    namesrv: str | Sequence[str] | None
+    credentials: Credentials | None = None
+    tls: Tls | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """What a client is to brokers, and what it hears: the groups that it is a member of, requests, changed routes.
+
+    ``describe_consumer()`` returns the consumer's part of a heartbeat; it is None for clients that are in no consumer
+    group. ``on_request(command, address)`` receives the requests of brokers, ``on_route_change(topic)`` a topic.
     """
+
+    producer_group: str | None = None
+    describe_consumer: Callable[[], ConsumerData] | None = None
+    on_request: OnRequest | None = None
+    on_route_change: Callable[[str], None] | None = None
+
+    @property
+    def is_in_group(self) -> bool:
+        """Return True for a client that sends heartbeats."""
+        return bool(self.producer_group or self.describe_consumer)
+
+
+class ClientInstance:
+    """One client: at most one producer group and one consumer group, with one connection per address."""
 
     def __init__(
         self,
-        namesrv: str | Sequence[str] | None,
+        cluster: ClusterAccess,
+        membership: Membership = Membership(),
         *,
         clock: Clock | None = None,
         rng: random.Random | None = None,
         instance_name: str | None = None,
-        producer_group: str | None = None,
-        describe_consumer: Callable[[], ConsumerData] | None = None,
-        on_request: OnRequest | None = None,
-        on_route_change: Callable[[str], None] | None = None,
         poll_interval_s: float = ROUTE_POLL_INTERVAL_S,
-        heartbeat_interval_s: float = HEARTBEAT_INTERVAL_S,
-        credentials: Credentials | None = None,
-        tls: Tls | None = None,
     ) -> None:
+        """``membership``: by default in no group. ``poll_interval_s``: between two looks at the routes."""
+        credentials = cluster.credentials
         self.clock: Clock = clock or SystemClock()
         self.rng = rng or random.Random()
         self.remoting = RemotingClient(
             clock=self.clock,
-            on_request=on_request,
+            on_request=membership.on_request,
             on_lost=self._lost,
             sign=credentials.sign if credentials is not None else None,
-            tls=tls_context(tls, self.clock),
+            tls=tls_context(cluster.tls, self.clock),
         )
-        self.name_servers = NameServers(namesrv, self.remoting, self.rng)
+        self.name_servers = NameServers(cluster.namesrv, self.remoting, self.rng)
         self.routes = RouteCache(self.name_servers, self._route_changed)
         self.host = local_host_towards(self.name_servers.places[0])
         self._instance_name = instance_name
         self._identify()
-        self._producer_group = producer_group
-        self._describe_consumer = describe_consumer
-        self._on_route_change = on_route_change
+        self._membership = membership
         self._poll_interval_s = poll_interval_s
-        self._heartbeat_interval_s = heartbeat_interval_s
         self._heartbeat_sent_to: set[str] = set()
         self._announcing: dict[str, tuple[asyncio.Task[None], int]] = {}  # by address, with the time of its begin
         self._consumer_group: str | None = None
@@ -118,8 +135,8 @@ class ClientInstance:
         self.remoting.check_open()
         self._running = True
         self.every(self._poll_interval_s, self.routes.refresh, "refresh routes")
-        if self._producer_group or self._describe_consumer:
-            self.every(self._heartbeat_interval_s, self.heartbeat_all, "send heartbeats")
+        if self._membership.is_in_group:
+            self.every(HEARTBEAT_INTERVAL_S, self.heartbeat_all, "send heartbeats")
 
     async def close(self) -> None:
         """Leave the groups, end background work and connections."""
@@ -211,28 +228,28 @@ class ClientInstance:
         result: set[str] = set()
         for broker in self.routes.brokers():
             for broker_id, address in broker.broker_addrs.items():
-                if broker_id == MASTER_ID or self._describe_consumer is not None:
+                if broker_id == MASTER_ID or self._membership.describe_consumer is not None:
                     result.add(address)
         return result
 
     def _heartbeat_command(self) -> Command:
-        body = HeartbeatData(client_id=self.client_id)
-        if self._producer_group:
-            body.producer_data_set = [ProducerData(group_name=self._producer_group)]
-        if self._describe_consumer is not None:
-            described = self._describe_consumer()
+        body, membership = HeartbeatData(client_id=self.client_id), self._membership
+        if membership.producer_group:
+            body.producer_data_set = [ProducerData(group_name=membership.producer_group)]
+        if membership.describe_consumer is not None:
+            described = membership.describe_consumer()
             self._consumer_group = described.group_name
             body.consumer_data_set = [described]
         return request(RequestCode.HEART_BEAT, body=encode_body(body))
 
     def _route_changed(self, topic: str) -> None:
-        if self._running and (self._producer_group or self._describe_consumer):
+        if self._running and self._membership.is_in_group:
             new = self._heartbeat_addresses() - self._heartbeat_sent_to
             self._heartbeat_sent_to |= new
             for address in new:
                 self._announce_to(address)
-        if self._on_route_change is not None:
-            self._on_route_change(topic)
+        if self._membership.on_route_change is not None:
+            self._membership.on_route_change(topic)
 
     def renew_route(self, topic: str) -> None:
         """Renew a topic's route in the background; call it when a broker can't be reached."""
@@ -250,10 +267,11 @@ class ClientInstance:
         self._announcing.pop(address, None)
 
     async def _leave_groups(self) -> None:
+        producer_group = self._membership.producer_group
         header = UnregisterClientHeader(
-            client_id=self.client_id, producer_group=self._producer_group, consumer_group=self._consumer_group
+            client_id=self.client_id, producer_group=producer_group, consumer_group=self._consumer_group
         )
-        if not self._producer_group and not self._consumer_group:
+        if not producer_group and not self._consumer_group:
             return
         # Brokers whose heartbeat failed are included: they may have received it.
         known = self._heartbeat_sent_to | self._heartbeat_addresses()

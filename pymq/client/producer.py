@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pymq.client.answers import read_answer
 from pymq.client.group_client import GroupClient
 from pymq.client.in_flight import BYTES_MAX, COUNT_MAX, WAIT, InFlight
-from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance
+from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance, ClusterAccess, Membership
 from pymq.client.lanes import Lanes
 from pymq.client.options import Selector
 from pymq.client.outgoing import BODY_SIZE_MAX_BYTES, Outgoing, prepare_batch
@@ -84,15 +84,12 @@ class Producer(GroupClient):
         clock = clock or SystemClock()
         self._requests = OpenRequests(clock)
         instance = ClientInstance(
-            namesrv,
+            ClusterAccess(namesrv, credentials, tls),
+            Membership(producer_group=group, on_request=self._requests.handle),
             clock=clock,
-            on_request=self._requests.handle,
             rng=rng,
             instance_name=instance_name,
-            tls=tls,
-            producer_group=group,
             poll_interval_s=poll_interval_s,
-            credentials=credentials,
         )
         super().__init__(group, instance)
         self._body_size_max_bytes = body_size_max_bytes

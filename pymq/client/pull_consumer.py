@@ -8,7 +8,7 @@ from typing import Unpack
 
 from pymq.client.consumer_settings import FIRST
 from pymq.client.group_client import GroupClient
-from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance
+from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance, ClusterAccess
 from pymq.client.options import SubscribeOptions
 from pymq.client.pulled_loop import PulledLoop
 from pymq.client.pulling import filter_result, pull_once
@@ -47,13 +47,11 @@ class PullConsumer(GroupClient):
         credentials: Credentials | None = None,
     ) -> None:
         instance = ClientInstance(
-            namesrv,
+            ClusterAccess(namesrv, credentials, tls),
             clock=clock,
             rng=rng,
             instance_name=instance_name,
             poll_interval_s=poll_interval_s,
-            credentials=credentials,
-            tls=tls,
         )
         super().__init__(group, instance)
         self._offsets = QueueOffsets(self._instance)

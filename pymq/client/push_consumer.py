@@ -18,7 +18,7 @@ from pymq.client.group_requests import GroupRequests
 from pymq.client.handler import MessageHandler, OnMessage
 from pymq.client.handover import Handover
 from pymq.client.heartbeat import consumer_data, subscription_data
-from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance
+from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance, ClusterAccess, Membership
 from pymq.client.offset_moves import OffsetMoves
 from pymq.client.offset_store import BrokerOffsets, FileOffsets, OffsetStore, java_path
 from pymq.client.options import SettingOptions, SubscribeOptions
@@ -76,16 +76,16 @@ class PushConsumer(GroupClient):
             settings.setdefault("concurrency_max", 1)  # a loop has one message at a time
         self.settings = _checked_settings(settings, is_iterated=on_message is None)
         instance = ClientInstance(
-            namesrv,
+            ClusterAccess(namesrv, credentials, tls),
+            Membership(
+                describe_consumer=lambda: consumer_data(self._state),
+                on_request=self._on_request,
+                on_route_change=self._on_route_change,
+            ),
             clock=clock,
             rng=rng,
             instance_name=instance_name,
-            tls=tls,
-            describe_consumer=lambda: consumer_data(self._state),
-            on_request=self._on_request,
-            on_route_change=self._on_route_change,
             poll_interval_s=poll_interval_s,
-            credentials=credentials,
         )
         super().__init__(group, instance)
         queue_offsets = QueueOffsets(self._instance)

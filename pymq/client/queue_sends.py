@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance
+from pymq.client.instance import ClientInstance, ClusterAccess, Membership
 from pymq.client.outgoing import Outgoing
 from pymq.client.sender import Deadline, Sender, may_retry
 from pymq.clock import Clock
@@ -48,11 +48,7 @@ class QueueSends:
         in_flight_bytes_max: int = IN_FLIGHT_BYTES_MAX,
     ) -> None:
         self._instance = ClientInstance(
-            namesrv,
-            clock=clock,
-            producer_group=group,
-            poll_interval_s=ROUTE_POLL_INTERVAL_S,
-            credentials=credentials,
+            ClusterAccess(namesrv, credentials), Membership(producer_group=group), clock=clock
         )
         self._sender = Sender(self._instance, group, 0, None, avoids_slow=False)
         self._budget_s = retry_budget_s

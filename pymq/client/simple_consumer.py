@@ -9,7 +9,7 @@ import random
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
 from pymq.client.group_client import GroupClient
-from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance
+from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance, ClusterAccess
 from pymq.client.popping import ANY_QUEUE, POP_COUNT_MAX, Popping
 from pymq.client.received import Received
 from pymq.client.received_loop import received_loop
@@ -54,13 +54,11 @@ class SimpleConsumer(GroupClient):
         received, acknowledged and given back, for ``pymq message trace``.
         """
         instance = ClientInstance(
-            namesrv,
+            ClusterAccess(namesrv, credentials, tls),
             clock=clock,
             rng=rng,
             instance_name=instance_name,
             poll_interval_s=poll_interval_s,
-            credentials=credentials,
-            tls=tls,
         )
         super().__init__(group, instance)
         self._popping = Popping(group, instance, from_end=from_end)

@@ -8,7 +8,7 @@ import pytest
 
 from pymq.client import MessageQueue, PullResult, PullStatus
 from pymq.client import offset_moves as module
-from pymq.client.instance import ClientInstance
+from pymq.client.instance import ClientInstance, ClusterAccess
 from pymq.client.offset_moves import OffsetMoves
 
 
@@ -19,7 +19,7 @@ def logged(
     caplog.set_level("INFO", module.log.name)
 
     async def main() -> None:
-        instance = ClientInstance("127.0.0.1:1")
+        instance = ClientInstance(ClusterAccess("127.0.0.1:1"))
         instance.start()
         found = OffsetMoves("G", instance)
         for queue_id, (offset, target) in enumerate(moves):

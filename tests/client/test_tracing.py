@@ -9,7 +9,7 @@ import pytest
 from pymq.client import ConsumeResult, Message, Producer
 from pymq.client.consume_counters import ConsumeCounters
 from pymq.client.handler import MessageHandler
-from pymq.client.instance import ClientInstance
+from pymq.client.instance import ClientInstance, ClusterAccess
 from pymq.client.tracing import BODY_SIZE_MAX_BYTES, KEYS_SIZE_MAX_BYTES, WAITING_COUNT_MAX, Tracer
 from pymq.clock import SystemClock
 from pymq.errors import RefusedError
@@ -116,7 +116,7 @@ def test_a_failed_send_is_traced_as_one_and_failing_traces_fail_no_send() -> Non
 
 
 def tracer_of() -> Tracer:
-    return Tracer(ClientInstance("127.0.0.1:1", clock=SystemClock()), "CG", "CONSUME")
+    return Tracer(ClientInstance(ClusterAccess("127.0.0.1:1"), clock=SystemClock()), "CG", "CONSUME")
 
 
 def handled(tracer: Tracer, verdict: ConsumeResult | Exception, *messages: StoredMessage) -> list[TraceRecord]:

@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 
 from pymq.client import Admin
-from pymq.client.instance import ClientInstance
+from pymq.client.instance import ClientInstance, ClusterAccess
 from pymq.model.tables import SubscriptionGroupConfig, TopicConfig
 from pymq.net.runtime import new_event_loop
 from pymq.proxy.client_backend import ClientBackend
@@ -158,7 +158,7 @@ class RawClient:
 @asynccontextmanager
 async def proxy_of(broker: TestBroker, gatekeeper: Gatekeeper | None = None) -> AsyncIterator[tuple[ProxyServer, str]]:
     """Serve the broker's cluster; yield the server and its address."""
-    instance = ClientInstance(broker.namesrv, clock=broker.clock)
+    instance = ClientInstance(ClusterAccess(broker.namesrv), clock=broker.clock)
     backend = ClientBackend(instance)
     server = ProxyServer(ProxyService(backend, instance.clock), None, gatekeeper)
     instance.start()

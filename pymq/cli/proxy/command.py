@@ -245,14 +245,14 @@ async def serving_proxy(
     Raises UsageError when the port is in use.
     """
     from pymq.cli.common.servers import port_problem
-    from pymq.client.instance import ClientInstance
+    from pymq.client.instance import ClientInstance, ClusterAccess
     from pymq.client.tls import tls_context
     from pymq.net.limits import make_budget
     from pymq.proxy.client_backend import ClientBackend
     from pymq.proxy.server import ProxyServer
     from pymq.proxy.service import ProxyService
 
-    instance = ClientInstance(namesrv, credentials=request_credentials.get(), tls=outgoing)
+    instance = ClientInstance(ClusterAccess(namesrv, request_credentials.get(), outgoing))
     if sign is not None:
         instance.remoting.sign = sign
     instance.remoting.in_process.update(in_process or {})
