@@ -10,24 +10,39 @@ from pymq.broker.report.registration import Gather, Registrar, named_slaves
 from pymq.net.client import RemotingClient
 
 
+class RegisteredParts:
+    """The parts of a broker, as its registrar sees them: a :class:`~pymq.broker.report.registration.RegisteredBroker`.
+
+    What name servers answer goes to the parts that need it.
+    """
+
+    def __init__(self, parts: BrokerParts) -> None:
+        self._parts = parts
+        self.topics = parts.metadata.topics
+        self.filter_servers = parts.metadata.filter_servers.addresses
+        self.note_master = parts.side.note_master
+        self.note_refused = parts.master_monitor.note_refused
+
+    @property
+    def epoch(self) -> int:
+        return self._parts.replication.epoch_file.history.epoch
+
+    def slaves(self) -> list[str] | None:
+        return named_slaves(self._parts.side.slave_states()) if self._parts.role.is_master else None
+
+
 def registrar_of(
     parts: BrokerParts, client: RemotingClient, address: str, gather: Gather, discover: Callable[[], Awaitable[None]]
 ) -> Registrar:
     """Return what registers a broker that serves with ``parts`` at ``address``."""
     return Registrar(
+        parts.runtime,
+        RegisteredParts(parts),
         client=client,
-        gather=gather,
-        clock=parts.clock,
-        config=parts.config,
-        topics=parts.metadata.topics,
         address=address,
         requests=parts.registration_requests,
+        gather=gather,
         discover=discover,
-        epoch=lambda: parts.replication.epoch_file.history.epoch,
-        on_answer=parts.side.note_master,
-        on_refused=parts.master_monitor.note_refused,
-        filter_servers=parts.metadata.filter_servers.addresses,
-        slaves=lambda: named_slaves(parts.side.slave_states()) if parts.role.is_master else None,
     )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from pymq.broker.addresses import own_ha_address
-from pymq.clock import Clock
+from pymq.broker.runtime import Runtime
 from pymq.errors import PymqError, RefusedError
 from pymq.model.route import MASTER_ID
 from pymq.model.tables import PERM_READ, PERM_WRITE, TopicConfig
@@ -55,6 +55,35 @@ class Invoker(Protocol):
     async def invoke_ok(self, address: str, command: Command, timeout_s: float = 3.0) -> Command: ...
 
 
+class RegisteredBroker(Protocol):
+    """A broker that serves: what name servers learn of it, and what it hears from them."""
+
+    @property
+    def topics(self) -> TopicManager: ...
+
+    @property
+    def epoch(self) -> int:
+        """The newest epoch, by which a name server tells a new master from an old one."""
+
+    def filter_servers(self) -> list[str]:
+        """Return the addresses that routes name beside this broker's."""
+
+    def slaves(self) -> list[str] | None:
+        """Return a master's :func:`named_slaves`; None for a slave.
+
+        They alone may succeed the master at a name server while it lives.
+        """
+
+    def note_master(self, master_address: str, ha_address: str) -> None:
+        """Take the master's addresses, as a name server gives them to a slave."""
+
+    def note_refused(self, why: str) -> None:
+        """Hear why a name server refuses the registration: another broker has the same name and id.
+
+        ``why`` is empty when all name servers take the registration again.
+        """
+
+
 class RegistrationRequests:
     """Requests for a round before its time, and callbacks that wait for one. Made before the :class:`Registrar`."""
 
@@ -90,52 +119,36 @@ class Registrar:
 
     def __init__(
         self,
+        runtime: Runtime,
+        broker: RegisteredBroker,
         *,
         client: Invoker,
-        gather: Gather,
-        clock: Clock,
-        config: BrokerConfig,
-        topics: TopicManager,
         address: str,
         requests: RegistrationRequests,
-        epoch: Callable[[], int] = lambda: 0,
-        on_answer: Callable[[str, str], None] = lambda master, ha: None,
-        on_refused: Callable[[str], None] = lambda why: None,
-        filter_servers: Callable[[], list[str]] = list,
-        slaves: Callable[[], list[str] | None] = lambda: None,
+        gather: Gather,
         discover: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """``address``: "host:port" that clients reach; ``gather`` awaits several awaitables at once (asyncio.gather);
-        ``requests``: what makes a round due before its time.
+        """``address``: "host:port" that clients reach; ``requests``: what makes a round due before its time.
 
-        ``epoch`` returns this broker's newest epoch, by which a name server tells a new master from an old one.
-        ``on_answer(address, ha_address)`` gets the master's addresses, as a name server tells them to a slave;
-        ``on_refused`` why a name server refuses our registration (another broker has our name and id), empty when all
-        take it again. ``filter_servers`` returns the addresses that routes name beside this broker's. ``slaves``
-        returns a master's :func:`named_slaves`, which alone may succeed it at a name server while it lives; None for
-        a slave. ``discover`` finds the name servers before each round.
+        ``gather`` awaits several awaitables at once (asyncio.gather); ``discover`` finds the name servers before each
+        round.
         """
         self._client = client
         self._discover = discover
         self._gather = gather
-        self._clock = clock
-        self._config = config
-        self._topics = topics
+        self._clock = runtime.clock
+        self._config = runtime.config
+        self._broker = broker
         self._address = address
         self._requests = requests
-        self._epoch = epoch
-        self._filter_servers = filter_servers
-        self._slaves = slaves
         self._registered_slaves: set[str] | None = None  # with the newest round
-        self._on_answer = on_answer
-        self._on_refused = on_refused
         self._unreachable: set[str] = set()
         self._refused: dict[str, str] = {}
         self._retry_ms = RETRY_MS
         self._running = False
         self._lost = False  # a name server's connection, since the newest round began
-        self._next_ms = clock.monotonic_ms()
-        topics.add_listener(lambda changed: requests.register_now())
+        self._next_ms = runtime.clock.monotonic_ms()
+        broker.topics.add_listener(lambda changed: requests.register_now())
 
     @property
     def unreachable(self) -> frozenset[str]:
@@ -154,7 +167,8 @@ class Registrar:
         return self._requests.is_pending or self._clock.monotonic_ms() >= self._next_ms or self._has_new_slave()
 
     def _has_new_slave(self) -> bool:
-        return self._registered_slaves is not None and not self._registered_slaves.issuperset(self._slaves() or ())
+        registered = self._registered_slaves
+        return registered is not None and not registered.issuperset(self._broker.slaves() or ())
 
     async def register_all(self) -> None:
         """Run one round, and further ones while changes come in. Logs failures once per outage, never raises."""
@@ -167,7 +181,7 @@ class Registrar:
                 if self._discover is not None:
                     await self._discover()
                 waiting = self._requests.take()
-                self._registered_slaves = set(self._slaves() or ())
+                self._registered_slaves = set(self._broker.slaves() or ())
                 await self._gather(*[self._register(server) for server in self._config.namesrv_addresses])
                 for callback in waiting:
                     callback()
@@ -201,10 +215,10 @@ class Registrar:
 
     def registration(self) -> Command:
         """Return REGISTER_BROKER with the whole topic table."""
-        config = self._config
-        topics = [self._as_served(topic) for topic in self._topics.all().values()]
-        slaves = self._slaves()
-        body = encode_registration(topics, self._topics.data_version, filter_servers=self._filter_servers())
+        config, broker = self._config, self._broker
+        topics = [self._as_served(topic) for topic in broker.topics.all().values()]
+        slaves = broker.slaves()
+        body = encode_registration(topics, broker.topics.data_version, filter_servers=broker.filter_servers())
         header = RegisterBrokerHeader(
             broker_name=config.broker_name,
             broker_addr=self._address,
@@ -213,7 +227,7 @@ class Registrar:
             ha_server_addr=own_ha_address(config),  # Java refuses a registration without it, a slave's too
             heartbeat_timeout_millis=HEARTBEAT_TIMEOUT_MS,
             enable_acting_master=False,
-            master_epoch=self._epoch(),
+            master_epoch=broker.epoch,
             slave_addresses=";".join(slaves) if slaves is not None else None,
             compressed=False,
             body_crc32=body_crc32(body),
@@ -236,17 +250,17 @@ class Registrar:
             log.info("registered at name server %s again", server)
         self._unreachable.discard(server)
         if self._refused.pop(server, None) is not None and not self._refused:
-            self._on_refused("")
+            self._broker.note_refused("")
         header = decode_header(RegisterBrokerAnswer, answer.ext or {})
         if header.master_addr:
-            self._on_answer(header.master_addr, header.ha_server_addr or "")
+            self._broker.note_master(header.master_addr, header.ha_server_addr or "")
 
     def _note_refusal(self, server: str, error: RefusedError) -> None:
         self._unreachable.discard(server)
         if self._refused.get(server) != str(error):
             log.warning("name server %s refused the registration, trying again: %s", server, error)
         self._refused[server] = str(error)
-        self._on_refused(str(error))
+        self._broker.note_refused(str(error))
 
     async def _unregister(self, server: str) -> None:
         config = self._config

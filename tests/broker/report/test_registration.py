@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import pytest
 
+from pymq.broker.metadata.topics import TopicManager
 from pymq.broker.report.registration import NAMED_SLAVES_MAX, RETRY_MS, Registrar, RegistrationRequests, named_slaves
 from pymq.errors import RefusedError, UnreachableError
 from pymq.model.tables import TopicConfig
@@ -45,6 +48,18 @@ class Servers:
         return sorted(got)
 
 
+@dataclass
+class Registered:
+    """A broker as its registrar sees it, a master without slaves unless a test says otherwise."""
+
+    topics: TopicManager
+    epoch: int = 0
+    filter_servers: Callable[[], list[str]] = list
+    slaves: Callable[[], list[str] | None] = lambda: None
+    note_master: Callable[[str, str], None] = lambda master_address, ha_address: None
+    note_refused: Callable[[str], None] = lambda why: None
+
+
 class Setup:
     """A registrar over two recorded name servers."""
 
@@ -55,18 +70,16 @@ class Setup:
         self.wakes = 0
         self.listen()
 
-    def listen(self, **callbacks: Any) -> None:
-        """Make a registrar with these callbacks."""
+    def listen(self, **members: Any) -> None:
+        """Make a registrar of a broker with these members."""
         self.requests = RegistrationRequests(self.world.config, self._woken)
         self.registrar = Registrar(
+            self.world.parts.runtime,
+            Registered(self.world.parts.metadata.topics, **members),
             client=self.servers,
             gather=asyncio.gather,
-            clock=self.world.clock,
-            config=self.world.config,
-            topics=self.world.parts.metadata.topics,
             address="127.0.0.1:10911",
             requests=self.requests,
-            **callbacks,
         )
 
     def _woken(self) -> None:
@@ -205,7 +218,7 @@ def test_a_broker_without_write_permission_says_so_in_every_topic() -> None:
 def test_a_slave_learns_the_address_of_its_master() -> None:
     heard: list[tuple[str, str]] = []
     setup = Setup(brokerId="1")
-    setup.listen(on_answer=lambda address, ha_address: heard.append((address, ha_address)))
+    setup.listen(note_master=lambda address, ha_address: heard.append((address, ha_address)))
     setup.round()
     assert heard == []
     setup.servers.told = {"masterAddr": "10.0.0.1:10911", "haServerAddr": "10.0.0.1:10912"}
@@ -216,7 +229,7 @@ def test_a_slave_learns_the_address_of_its_master() -> None:
 def test_a_changed_refusal_is_reported_and_tried_again_soon() -> None:
     heard: list[str] = []
     setup = Setup()
-    setup.listen(on_refused=heard.append)
+    setup.listen(note_refused=heard.append)
     setup.servers.refused = {A: "10.0.0.2:10911 is master"}
     setup.round()
     assert len(heard) == 1 and "10.0.0.2:10911 is master" in heard[0]
@@ -241,7 +254,7 @@ def test_a_round_can_be_requested_at_once() -> None:
 
 def test_the_epoch_and_the_address_for_slaves_are_registered() -> None:
     setup = Setup(brokerIP2="10.1.1.1", haListenPort="7000")
-    setup.listen(epoch=lambda: 8)
+    setup.listen(epoch=8)
     ext = setup.registrar.registration().ext or {}
     assert (ext["masterEpoch"], ext["haServerAddr"]) == ("8", "10.1.1.1:7000")
 
