@@ -20,7 +20,7 @@ from pymq.broker.replication.peer_proof import PeerProof, Prove
 from pymq.broker.replication.rates import Rate
 from pymq.broker.replication.roles.own_role import OwnRole
 from pymq.broker.replication.roles.role import RoleChange
-from pymq.broker.replication.slave.ha_client_session import FollowedStore, FollowingLog, HaClientSession
+from pymq.broker.replication.slave.ha_client_session import CopiedLog, FollowedStore, FollowingLog, HaClientSession
 from pymq.broker.replication.slave.joining import Joined, Joining, NotJoined, Outcome
 from pymq.broker.runtime import Runtime
 from pymq.config.values import SYNC_FLUSH
@@ -79,6 +79,7 @@ class HaClient:
         self._store = store
         self._follower = follower
         self._epoch_file = own.epoch_file
+        self._copied_log = CopiedLog(follower, store, own.epoch_file, request_sync)
         self._network = runtime.network
         self._clock = runtime.clock
         self._rng = runtime.rng
@@ -302,12 +303,9 @@ class HaClient:
         self._pace.begin(self._clock.monotonic_ms(), self._follower.end)
         self._session = HaClientSession(
             self._runtime,
-            self._follower,
-            self._store,
-            self._epoch_file,
+            self._copied_log,
             joined=joined,
             prove=self._prove,
-            request_sync=self._request_sync,
             dispatch=self._dispatch,
             on_end=self._ended,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from pymq.broker.replication.history.epoch_file import EpochFile
@@ -40,6 +41,16 @@ class FollowedStore(Protocol):
     def synced_offset(self) -> int: ...
 
 
+@dataclass(frozen=True, slots=True)
+class CopiedLog:
+    """A slave's log, which its sessions extend. ``request_sync`` starts an fsync of it."""
+
+    follower: FollowingLog
+    store: FollowedStore
+    epoch_file: EpochFile
+    request_sync: Callable[[], None]
+
+
 class HaClientSession:
     """A :class:`~pymq.wire.streams.StreamHandler`.
 
@@ -50,24 +61,21 @@ class HaClientSession:
     def __init__(
         self,
         runtime: Runtime,
-        follower: FollowingLog,
-        store: FollowedStore,
-        epoch_file: EpochFile,
+        log: CopiedLog,
         *,
         joined: Joined,
         prove: Prove | None,
-        request_sync: Callable[[], None],
         dispatch: Callable[[], None],
         on_end: Callable[[HaClientSession, str], None],
     ) -> None:
-        self._follower = follower
-        self._store = store
-        self._epoch_file = epoch_file
+        self._follower = log.follower
+        self._store = log.store
+        self._epoch_file = log.epoch_file
+        self._request_sync = log.request_sync
         self._joined = joined
         self._clock = runtime.clock
         self._config = runtime.config
         self._prove = prove
-        self._request_sync = request_sync
         self._dispatch = dispatch
         self._on_end = on_end
         self._stream: Stream | None = None
