@@ -285,22 +285,20 @@ def broker_rows(h: Handlers) -> list[Row]:
             SERVES,
         ),
         # -- Operators: this broker
-        Row(
-            Code.UPDATE_BROKER_CONFIG, UpdateConfigHeader, h.broker_admin.update_config, access.CHANGE_SETTINGS, SERVES
-        ),
-        Row(Code.PYMQ_PLAN_BROKER_CONFIG, UpdateConfigHeader, h.broker_admin.plan_config, access.SEE_BROKER, SERVES),
-        Row(Code.GET_BROKER_CONFIG, GetConfigHeader, h.broker_admin.config, access.SEE_BROKER, SERVES),
-        Row(Code.GET_BROKER_RUNTIME_INFO, None, h.broker_admin.runtime_info, access.SEE_BROKER, SERVES),
-        Row(Code.VIEW_BROKER_STATS_DATA, StatsDataHeader, h.broker_admin.stats_data, access.SEE_BROKER, SERVES),
+        Row(Code.UPDATE_BROKER_CONFIG, UpdateConfigHeader, h.settings.update_config, access.CHANGE_SETTINGS, SERVES),
+        Row(Code.PYMQ_PLAN_BROKER_CONFIG, UpdateConfigHeader, h.settings.plan_config, access.SEE_BROKER, SERVES),
+        Row(Code.GET_BROKER_CONFIG, GetConfigHeader, h.settings.config, access.SEE_BROKER, SERVES),
+        Row(Code.GET_BROKER_RUNTIME_INFO, None, h.figures.runtime_info, access.SEE_BROKER, SERVES),
+        Row(Code.VIEW_BROKER_STATS_DATA, StatsDataHeader, h.figures.stats_data, access.SEE_BROKER, SERVES),
         Row(
             Code.QUERY_CONSUME_QUEUE,
             QueryConsumeQueueHeader,
-            h.broker_admin.queue_entries,
+            h.store_admin.queue_entries,
             access.SEE_QUEUE_OF_GROUP,
             SERVES,
         ),
-        Row(Code.CLEAN_EXPIRED_CONSUMEQUEUE, None, h.broker_admin.clean_expired_queues, access.DELETE_DATA, SERVES),
-        Row(Code.DELETE_EXPIRED_COMMITLOG, None, h.broker_admin.delete_expired_segments, access.DELETE_DATA, SERVES),
+        Row(Code.CLEAN_EXPIRED_CONSUMEQUEUE, None, h.store_admin.clean_expired_queues, access.DELETE_DATA, SERVES),
+        Row(Code.DELETE_EXPIRED_COMMITLOG, None, h.store_admin.delete_expired_segments, access.DELETE_DATA, SERVES),
         # -- Replication: tables, log, status, roles
         Row(Code.GET_ALL_CONSUMER_OFFSET, None, h.tables.consumer_offsets, access.SEE_BROKER, SERVES),
         Row(Code.GET_ALL_DELAY_OFFSET, None, h.tables.delay_offsets, access.SEE_BROKER, SERVES),

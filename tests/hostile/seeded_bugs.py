@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pymq.broker.handlers.broker_admin import BrokerAdminHandlers
 from pymq.broker.handlers.replies import ReplyHandlers
+from pymq.broker.handlers.settings import SettingsHandlers
 from pymq.broker.messages.long_polls import LongPolls
 from pymq.broker.messages.waiting_answers import WaitingAnswers
 from pymq.broker.metadata import clients
@@ -73,7 +73,7 @@ BUDGET = "tests/net/test_memory_budget.py"
 ROUND = "tests/store/queue/test_tail_round.py"
 REGULAR, SOUND_FILES = "tests/store/disk/test_regular_files.py", "tests/offline/test_sound_files.py"
 MODES, HOUSEKEEPING = "tests/store/disk/test_fs.py", "tests/store/lifecycle/test_housekeeping.py"
-SETTINGS, CONFIG_REQUESTS = "tests/test_config_runtime.py", "tests/broker/handlers/test_broker_admin.py"
+SETTINGS, CONFIG_REQUESTS = "tests/test_config_runtime.py", "tests/broker/handlers/test_settings.py"
 
 
 def _calls_all_newer(real: Real, report: object, holder: object) -> bool:
@@ -316,7 +316,7 @@ BUGS = (
         Text(RuntimeSettings.plan, "**{key: format_value(self.config.started(key)) for key in forgotten}", ""),
         (SETTINGS,)),
     Bug("a kept change takes effect unsaved",
-        Text(BrokerAdminHandlers.update_config, "if change.kept is None:", "if True:"), (CONFIG_REQUESTS,)),
+        Text(SettingsHandlers.update_config, "if change.kept is None:", "if True:"), (CONFIG_REQUESTS,)),
     Bug("a value hides another key",
         Text(runtime.parse_changes, 'character != "\\n"', "False"), (CONFIG_REQUESTS,)),
     Bug("every key changes at run time",

@@ -7,10 +7,10 @@ from pymq.broker.assembly.master_side import MasterSide
 from pymq.broker.assembly.parts import BrokerParts
 from pymq.broker.handlers.assignments import AssignmentHandlers
 from pymq.broker.handlers.auth import AuthHandlers
-from pymq.broker.handlers.broker_admin import BrokerAdminHandlers
 from pymq.broker.handlers.clients import ClientHandlers
 from pymq.broker.handlers.connections import ConnectionHandlers
 from pymq.broker.handlers.consumption import ConsumptionHandlers
+from pymq.broker.handlers.figures import FigureHandlers
 from pymq.broker.handlers.filter_servers import FilterServerHandlers
 from pymq.broker.handlers.groups_admin import GroupAdminHandlers
 from pymq.broker.handlers.handlers import Handlers, ReplicaHandlers
@@ -26,6 +26,8 @@ from pymq.broker.handlers.replication_status import ReplicationStatusHandlers
 from pymq.broker.handlers.resets import ResetHandlers
 from pymq.broker.handlers.role_change import RoleChangeHandlers
 from pymq.broker.handlers.send_back import SendBackHandlers
+from pymq.broker.handlers.settings import SettingsHandlers
+from pymq.broker.handlers.store_admin import StoreAdminHandlers
 from pymq.broker.handlers.tables import TableHandlers
 from pymq.broker.handlers.timers import TimerHandlers
 from pymq.broker.handlers.topics_admin import TopicAdminHandlers
@@ -121,17 +123,24 @@ def make_handlers(parts: BrokerParts) -> Handlers:
         ),
         resets=ResetHandlers(runtime, metadata=metadata, store=store, wake_pulls=parts.requests.wake_queue),
         relay=RelayHandlers(clients=metadata.clients, store=store),
-        broker_admin=BrokerAdminHandlers(
+        settings=SettingsHandlers(
             runtime,
-            metadata=metadata,
             runtime_settings=parts.runtime_settings,
             on_settings=parts.follow_settings,
-            store=store,
-            expressions=messages.expressions,
-            stats=stats,
-            writer=messages.writer,
             waiting_answers=messages.waiting_answers,
             cleaner=parts.upkeep.cleaner,
+        ),
+        store_admin=StoreAdminHandlers(
+            runtime,
+            metadata=metadata,
+            store=store,
+            expressions=messages.expressions,
+            writer=messages.writer,
+            cleaner=parts.upkeep.cleaner,
+        ),
+        figures=FigureHandlers(
+            runtime,
+            stats=stats,
             runtime_info=RuntimeInfo(
                 runtime,
                 store=store,

@@ -7,10 +7,10 @@ from typing import Protocol
 
 from pymq.broker.handlers.assignments import AssignmentHandlers
 from pymq.broker.handlers.auth import AuthHandlers
-from pymq.broker.handlers.broker_admin import BrokerAdminHandlers
 from pymq.broker.handlers.clients import ClientHandlers
 from pymq.broker.handlers.connections import ConnectionHandlers
 from pymq.broker.handlers.consumption import ConsumptionHandlers
+from pymq.broker.handlers.figures import FigureHandlers
 from pymq.broker.handlers.filter_servers import FilterServerHandlers
 from pymq.broker.handlers.groups_admin import GroupAdminHandlers
 from pymq.broker.handlers.locks import LockHandlers
@@ -28,6 +28,8 @@ from pymq.broker.handlers.resets import ResetHandlers
 from pymq.broker.handlers.role_change import RoleChangeHandlers
 from pymq.broker.handlers.send import SendHandlers
 from pymq.broker.handlers.send_back import SendBackHandlers
+from pymq.broker.handlers.settings import SettingsHandlers
+from pymq.broker.handlers.store_admin import StoreAdminHandlers
 from pymq.broker.handlers.tables import TableHandlers
 from pymq.broker.handlers.timers import TimerHandlers
 from pymq.broker.handlers.topics_admin import TopicAdminHandlers
@@ -66,7 +68,9 @@ class Handlers:
     consumption: ConsumptionHandlers
     resets: ResetHandlers
     relay: RelayHandlers
-    broker_admin: BrokerAdminHandlers
+    settings: SettingsHandlers
+    figures: FigureHandlers
+    store_admin: StoreAdminHandlers
     tables: TableHandlers
     replicas: ReplicaHandlers
     timers: TimerHandlers

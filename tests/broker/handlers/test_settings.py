@@ -1,4 +1,4 @@
-"""Codes 25, 26, 28, 306, 315, 321 and 907: settings, runtime figures, statistics and cleaning."""
+"""Codes 25 and 26: settings that change while the broker runs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ import pytest
 
 from pymq.broker.metadata.table_saver import TableSaver, run_inline
 from pymq.config import parse_properties
-from pymq.model.javahash import string_hash
-from pymq.model.tables import TopicConfig
 from pymq.store.disk.json_table import JsonTable
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
-from tests.broker.handlers.test_clients import beat
 from tests.broker.world import Caller, World
 
 PATH = "/data/config/runtimeSettings.json"
@@ -124,93 +121,3 @@ def test_injected_and_impossible_changes_are_refused_whole(body: bytes) -> None:
     code, remark = Caller(world).refused(Code.UPDATE_BROKER_CONFIG, body)
     assert code == ResponseCode.NO_PERMISSION and remark
     assert world.config.as_properties() == before
-
-
-def test_runtime_info_has_what_the_tools_read() -> None:
-    world = World()
-    world.parts.stats.tick()
-    for _ in range(10):
-        world.parts.stats.message_put("T", 5, 500)
-        world.clock.advance(1000)
-        world.parts.stats.tick()
-    world.put("T", DELAY="3")
-    table = Caller(world).json(Code.GET_BROKER_RUNTIME_INFO)["table"]
-    wanted = """brokerVersionDesc brokerVersion putTps getTransferredTps getTotalTps getFoundTps getMissTps
-        sendThreadPoolQueueSize pullThreadPoolQueueSize sendThreadPoolQueueHeadWaitTimeMills
-        pullThreadPoolQueueHeadWaitTimeMills pageCacheLockTimeMills earliestMessageTimeStamp commitLogDiskRatio
-        commitLogMaxOffset commitLogMinOffset timerReadBehind timerOffsetBehind timerCongestNum timerEnqueueTps
-        timerDequeueTps msgPutTotalTodayNow msgPutTotalTodayMorning msgPutTotalYesterdayMorning msgGetTotalTodayNow
-        msgGetTotalTodayMorning msgGetTotalYesterdayMorning bootTimestamp brokerActive runtime
-        remainHowManyDataToFlush commitLogDirCapacity"""
-    assert not [name for name in wanted.split() if name not in table]
-    assert all(isinstance(value, str) for value in table.values())
-    assert [float(rate) for rate in table["putTps"].split()] == pytest.approx([5.0] * 3, rel=0.2)
-    assert table["msgPutTotalTodayNow"] == "50"
-    assert table["scheduleMessageOffset_3"] == "0,1"
-    assert table["runtime"] == "[ 0 days, 0 hours, 0 minutes, 10 seconds ]"
-
-
-def test_statistics_by_name() -> None:
-    world = World()
-    world.parts.stats.message_put("T", 5, 500)
-    world.clock.advance(1000)
-    caller = Caller(world)
-    shown = caller.json(Code.VIEW_BROKER_STATS_DATA, statsName="TOPIC_PUT_NUMS", statsKey="T")
-    assert shown["statsMinute"] == {"sum": 5, "tps": 5.0, "avgpt": 5.0}
-    assert shown["statsDay"]["sum"] == 5
-    code, remark = caller.refused(Code.VIEW_BROKER_STATS_DATA, statsName="NOPE", statsKey="T")
-    assert (code, remark) == (ResponseCode.SYSTEM_ERROR, "The stats <NOPE> <T> not exist")
-
-
-def test_statistics_of_all_keys_come_in_one_answer() -> None:
-    world = World()
-    stats = world.parts.stats
-    stats.message_put("T", 5, 500)
-    stats.message_put("unused", 0, 0)
-    stats.messages_got("g", "T", 3, 300)
-    stats.message_sent_back("T", "g")
-    world.clock.advance(1000)
-    caller = Caller(world)
-
-    def sums(name: str) -> dict[str, int]:
-        shown = caller.json(Code.VIEW_BROKER_STATS_DATA, statsName=name, statsKey="-", pymqAll="true")
-        return {key: windows["statsMinute"]["sum"] for key, windows in shown["pymqKeys"].items()}
-
-    assert sums("TOPIC_PUT_NUMS") == {"T": 5}
-    assert sums("TOPIC_PUT_SIZE") == {"T": 500}
-    assert sums("GROUP_GET_NUMS") == {"T@g": 3}
-    assert sums("SNDBCK_PUT_NUMS") == {"T@g": 1}
-    assert sums("BROKER_PUT_NUMS") == {world.config.broker_cluster_name: 5}
-    assert sums("NOPE") == {}
-
-
-def test_entries_of_a_consume_queue() -> None:
-    world = World()
-    world.parts.metadata.topics.put([TopicConfig(topic_name="T", read_queue_nums=1, write_queue_nums=1)])
-    placed = [world.put("T", TAGS=tag) for tag in ("A", "B", "C")]
-    caller = Caller(world)
-    caller.ok(Code.HEART_BEAT, beat())
-    fields: dict[str, Any] = {"topic": "T", "queueId": 0}
-    shown = caller.json(Code.QUERY_CONSUME_QUEUE, **fields, index=1, count=5, consumerGroup="g")
-    assert (shown["minQueueIndex"], shown["maxQueueIndex"]) == (0, 3)
-    assert [(row["physicOffset"], row["physicSize"], row["tagsCode"], row["eval"]) for row in shown["queueData"]] == [
-        (placed[1].physical_offset, placed[1].size_bytes, string_hash("B"), True),
-        (placed[2].physical_offset, placed[2].size_bytes, string_hash("C"), False),
-    ]
-    last = caller.json(Code.QUERY_CONSUME_QUEUE, **fields, index=-1, count=5)
-    assert [row["physicOffset"] for row in last["queueData"]] == [placed[2].physical_offset]
-    assert caller.json(Code.QUERY_CONSUME_QUEUE, **fields, index=9, count=5)["queueData"] == []
-    for topic, queue_id, code in (("T", 1, ResponseCode.INVALID_PARAMETER), ("Nope", 0, ResponseCode.TOPIC_NOT_EXIST)):
-        refused = caller.refused(Code.QUERY_CONSUME_QUEUE, topic=topic, queueId=queue_id, index=0, count=1)
-        assert refused[0] == code
-
-
-def test_replication_status_and_cleaning() -> None:
-    world = World()
-    world.put("T")
-    caller = Caller(world)
-    status = caller.json(Code.GET_BROKER_HA_STATUS)
-    assert status["master"] is True and status["haConnectionInfo"] == []
-    assert status["masterCommitLogMaxOffset"] == world.parts.store.physical_max_offset > 0
-    caller.ok(Code.CLEAN_EXPIRED_CONSUMEQUEUE)
-    assert len(world.messages("T")) == 1
