@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from pymq.broker import row_access as access
+from pymq.broker.assembly.broker_data import BrokerData
 from pymq.broker.assembly.messages import Messages
 from pymq.broker.assembly.pop_parts import PopParts
 from pymq.broker.fast.ack import FastAcks
@@ -19,20 +20,18 @@ from pymq.broker.fast.transaction import FastEnds, FastHalves
 from pymq.broker.handlers.pop import PopHandlers
 from pymq.broker.handlers.pull import PullHandlers
 from pymq.broker.handlers.replies import ReplyHandlers
-from pymq.broker.handlers.send import SendHandlers
+from pymq.broker.handlers.send import Redirects, SendHandlers
 from pymq.broker.messages.resends import Resends
-from pymq.broker.metadata.metadata import Metadata
 from pymq.broker.pop.hand_out import HandOut
 from pymq.broker.replication.read_advice import ReadAdvice
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.runtime import Runtime
-from pymq.broker.stats.stats_manager import StatsManager
 from pymq.broker.timers.timer_puts import TimerPuts
 from pymq.broker.work.jobs import TICK_PERIOD_MS, HastenJob, Job
 from pymq.model.ids import UniqueIdMaker
 from pymq.model.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from pymq.security.gatekeeper import Gatekeeper
-from pymq.store.store import MessageStore, QueueView, tags_codes
+from pymq.store.store import QueueView, tags_codes
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.dispatch import Peer
 from pymq.wire.headers.pop import AckMessageHeader
@@ -51,14 +50,13 @@ class MessageRequests:
         runtime: Runtime,
         *,
         role: Role,
-        store: MessageStore,
-        metadata: Metadata,
+        data: BrokerData,
         messages: Messages,
         pop: PopParts,
-        stats: StatsManager,
         read_advice: ReadAdvice,
         hasten_job: HastenJob,
     ) -> None:
+        store, metadata, stats = data.store, data.metadata, data.stats
         self._is_master = role.is_master
         self._reader = messages.reader
         self._delays = messages.delays
@@ -71,9 +69,7 @@ class MessageRequests:
             runtime,
             topics=metadata.topics,
             writer=messages.writer,
-            retries=messages.retries,
-            transactions=messages.transactions,
-            timers=self.timer_puts,
+            redirects=Redirects(messages.retries, messages.transactions, self.timer_puts),
             stats=stats,
             resends=Resends(store, runtime.clock, is_on=runtime.config.raft_enabled),
             ids=ids,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pymq.broker.assembly.broker_data import BrokerData
 from pymq.broker.messages.delays import DelayService
 from pymq.broker.messages.expressions import Expressions
 from pymq.broker.messages.reader import Reader
@@ -9,16 +10,13 @@ from pymq.broker.messages.retries import Retries
 from pymq.broker.messages.waiting_answers import Copies, WaitingAnswers
 from pymq.broker.messages.writer import Writer
 from pymq.broker.metadata.config_tables import ConfigTables
-from pymq.broker.metadata.metadata import Metadata
 from pymq.broker.runtime import Runtime
-from pymq.broker.stats.stats_manager import StatsManager
 from pymq.broker.timers.timer_counts import TimerCounts
 from pymq.broker.timers.timer_service import TimerService
 from pymq.broker.transactions.checks import TransactionChecks
 from pymq.broker.transactions.transactions import Transactions
 from pymq.broker.upkeep.flusher import Flusher
 from pymq.broker.work.jobs import TICK_PERIOD_MS, HastenJob, Job
-from pymq.store.store import MessageStore
 from pymq.store.timer.timer_store import TimerStore
 
 TIMER_JOB = "timer messages"
@@ -31,15 +29,14 @@ class Messages:
         self,
         runtime: Runtime,
         *,
-        store: MessageStore,
-        metadata: Metadata,
-        stats: StatsManager,
+        data: BrokerData,
         config_tables: ConfigTables,
         copies: Copies,
         hasten_job: HastenJob,
         timer_slot_count: int,
     ) -> None:
         """``copies`` says what replication requires of a send."""
+        store, metadata, stats = data.store, data.metadata, data.stats
         self._config = runtime.config
         self._store = store
         self.waiting_answers = WaitingAnswers(

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from pymq.broker.addresses import own_address
+from pymq.broker.assembly.broker_data import BrokerData
 from pymq.broker.assembly.group_place import GroupPlace
 from pymq.broker.assembly.master_side import MasterSide
 from pymq.broker.assembly.message_requests import MessageRequests
@@ -99,17 +100,16 @@ class BrokerParts:
         )
         slaves: SlavesInRole = place.slaves(runtime, store, owner) if role.is_master else NoSlaves()
         self.replication = Replication(runtime, role, place, owner, store=store, metadata=metadata, slaves=slaves)
+        data = BrokerData(store, metadata, self.stats)
         self.messages = Messages(
             runtime,
-            store=store,
-            metadata=metadata,
-            stats=self.stats,
+            data=data,
             config_tables=tables.own,
             copies=self.replication.sync_mode,
             hasten_job=owner.hasten_job,
             timer_slot_count=sizes.timer_slot_count,
         )
-        self.pop = PopParts(runtime, store=store, metadata=metadata, messages=self.messages, stats=self.stats)
+        self.pop = PopParts(runtime, data=data, messages=self.messages)
         self.topic_routes = TopicRoutes(runtime.network, clock=clock, config=config)
         side_parts = SideParts(
             role=role,
@@ -137,11 +137,9 @@ class BrokerParts:
         self.requests = MessageRequests(
             runtime,
             role=role,
-            store=store,
-            metadata=metadata,
+            data=data,
             messages=self.messages,
             pop=self.pop,
-            stats=self.stats,
             read_advice=self._read_advice(sizes.memory_bytes),
             hasten_job=owner.hasten_job,
         )

@@ -12,10 +12,8 @@ from pymq.broker.pop.turn_acks import TurnAcks
 from pymq.broker.runtime import Runtime
 
 if TYPE_CHECKING:
+    from pymq.broker.assembly.broker_data import BrokerData
     from pymq.broker.assembly.messages import Messages
-    from pymq.broker.metadata.metadata import Metadata
-    from pymq.broker.stats.stats_manager import StatsManager
-    from pymq.store.store import MessageStore
 
 
 class PopParts:
@@ -25,11 +23,10 @@ class PopParts:
         self,
         runtime: Runtime,
         *,
-        store: MessageStore,
-        metadata: Metadata,
+        data: BrokerData,
         messages: Messages,
-        stats: StatsManager,
     ) -> None:
+        store, metadata = data.store, data.metadata
         self.revive_log = ReviveLog(
             config=runtime.config,
             clock=runtime.clock,
@@ -45,7 +42,7 @@ class PopParts:
             metadata=metadata,
             store=store,
             reader=messages.reader,
-            stats=stats,
+            stats=data.stats,
             revive_log=self.revive_log,
             ordered_queues=self.ordered_queues,
         )

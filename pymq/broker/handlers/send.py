@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pymq.broker.metadata.late import answer_when_saved
@@ -73,6 +74,18 @@ def sent_draft(request: Command, header: SendHeader, peer: Peer, properties: byt
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Redirects:
+    """The parts that take messages which do not just go to their queue.
+
+    ``retries`` takes sends to retry topics, ``transactions`` half messages, ``timers`` messages for later.
+    """
+
+    retries: Retries
+    transactions: Transactions
+    timers: TimerPuts
+
+
 class SendHandlers:
     """Takes messages and stages them in the writer."""
 
@@ -82,9 +95,7 @@ class SendHandlers:
         *,
         topics: TopicManager,
         writer: Writer,
-        retries: Retries,
-        transactions: Transactions,
-        timers: TimerPuts,
+        redirects: Redirects,
         stats: StatsManager,
         resends: Resends,
         ids: UniqueIdMaker,
@@ -92,9 +103,9 @@ class SendHandlers:
         self._config = runtime.config
         self._topics = topics
         self._writer = writer
-        self._retries = retries
-        self._transactions = transactions
-        self._timers = timers
+        self._retries = redirects.retries
+        self._transactions = redirects.transactions
+        self._timers = redirects.timers
         self._stats = stats
         self._resends = resends
         self._ids = ids
