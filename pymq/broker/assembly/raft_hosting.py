@@ -13,21 +13,19 @@ from typing import TYPE_CHECKING, NamedTuple
 from pymq.broker.handlers.closed_status import closed_status_routes
 from pymq.broker.handlers.raft import RaftHandlers
 from pymq.broker.raft.answer_proof import AnswerProof
-from pymq.broker.raft.broker_log import BrokerLog
 from pymq.broker.raft.driver import TICK_MS
-from pymq.broker.raft.founders import Founders
 from pymq.broker.raft.gate import MessageGate
 from pymq.broker.raft.group import RaftGroup
+from pymq.broker.raft.group_proofs import GroupProofs
 from pymq.broker.raft.group_tables import GroupTables
 from pymq.broker.raft.joining import Joining
 from pymq.broker.raft.joining_mark import JoiningMark
 from pymq.broker.raft.log_reader import LogReader
 from pymq.broker.raft.members import GroupSettings, check_addresses, group_warnings, read_group
 from pymq.broker.raft.peers import Peers
-from pymq.broker.raft.run_record import RUN_RECORD_FILE, RunRecord
+from pymq.broker.raft.run_record import RUN_RECORD_FILE
 from pymq.broker.raft.secret_file import SecretFile, open_secret
-from pymq.broker.raft.state_files import RaftStateFile
-from pymq.broker.replication.roles.role import Role
+from pymq.broker.replication.roles.role import Role, RoleChange
 from pymq.broker.replication.roles.role_file import RoleRecord
 from pymq.broker.routes import raft_rows
 from pymq.broker.runtime import Runtime
@@ -59,7 +57,10 @@ class OpenSettings(NamedTuple):
 
 
 class RaftHosting:
-    """The group of one broker, from its start to its stop."""
+    """The group of one broker, from its start to its stop.
+
+    For the group it is the broker that takes the node's role (:mod:`pymq.broker.raft.hosted_broker`).
+    """
 
     def __init__(
         self,
@@ -72,12 +73,15 @@ class RaftHosting:
         was_master: bool,
         member_gate: Gate | None,
     ) -> None:
-        """See :class:`RaftGroup` for ``on_serve`` and ``was_master``.
+        """``on_serve`` and ``was_master``: see :class:`~pymq.broker.raft.hosted_broker.HostedBroker`.
 
         ``member_gate``: proves members while the broker is closed; None on a broker that isn't secured.
         """
         config, clock, files, rng = runtime.config, runtime.clock, runtime.files, runtime.rng
         self.settings = settings = members.settings
+        self.was_master = was_master
+        self._switch = switch
+        self._on_serve = on_serve
         self._clients = make_client(), make_client()
         self._secret = secret = members.secret
         gate = MessageGate(
@@ -88,8 +92,7 @@ class RaftHosting:
         gate.hosts = members.hosts
         root, store_host = runtime.root, runtime.store_host
         self._mark = JoiningMark(files, root)
-        reader = LogReader(runtime.network, proof)
-        self._joining = Joining(self._mark, reader, clock, runtime.run_in_thread)
+        self._joining = Joining(self._mark, LogReader(runtime.network, proof), clock, runtime.run_in_thread)
         self._make_tables: Callable[[], GroupTables] = lambda: GroupTables(
             files=files,
             root=root,
@@ -100,24 +103,13 @@ class RaftHosting:
             was_plain=not files.exists(f"{root}/config/{RUN_RECORD_FILE}"),
         )
         self.group = RaftGroup(
+            runtime,
             settings,
-            config=config,
-            clock=clock,
-            rng=rng,
-            gate=gate,
+            self,
+            proofs=GroupProofs(gate, proof),
             peers=self._peers(gate, clock),
-            founders=lambda own: Founders(settings, network=runtime.network, clock=clock, own_report=own, proof=proof),
-            state_file=RaftStateFile(files, root, rng),
             tables=self._make_tables(),
-            broker_log=lambda truncate: BrokerLog(clock, store_host, truncate),
-            change_role=switch.ask,
-            is_changing=lambda: switch.is_changing,
-            on_serve=on_serve,
-            was_master=was_master,
             joining=self._joining,
-            run_record=RunRecord(files, root),
-            answer_proof=proof,
-            log_reader=reader,
         )
         routes = [row.route(row.handler) for row in raft_rows(RaftHandlers(self.group, config.broker_name))]
         self.dispatcher = Dispatcher([*routes, *closed_status_routes(config, self.group)], "broker", gate=member_gate)
@@ -129,6 +121,20 @@ class RaftHosting:
         peers = Peers(self.settings, gate, clock, messages, log_bytes)
         messages.on_lost, messages.on_refused = peers.reopen, peers.note_refused
         return peers
+
+    # -- for the group -----------------------------------------------------------------------------------------------
+
+    @property
+    def is_changing(self) -> bool:
+        return self._switch.is_changing
+
+    def change_role(self, change: RoleChange) -> None:
+        self._switch.ask(change)
+
+    def serve(self) -> None:
+        self._on_serve()
+
+    # -- from start to stop ------------------------------------------------------------------------------------------
 
     async def prepare(self) -> None:
         """Finish what the last run had begun with the log. The store must not be open. Raises OSError, StoreError."""

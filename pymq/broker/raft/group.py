@@ -8,12 +8,9 @@ turn. It outlives the broker's parts: while they are closed for a change of role
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
 
-from pymq.broker.raft.answer_proof import AnswerProof
 from pymq.broker.raft.bodies import founding_id
 from pymq.broker.raft.broker_log import BrokerLog
 from pymq.broker.raft.current_reads import CurrentReads
@@ -21,10 +18,11 @@ from pymq.broker.raft.disk_watch import DiskWatch
 from pymq.broker.raft.driver import TICK_MS, RaftDriver
 from pymq.broker.raft.founders import Founders, own_report, with_log
 from pymq.broker.raft.founding import NodeReport, Verdict, epochs_of, start_of
-from pymq.broker.raft.gate import MessageGate
 from pymq.broker.raft.group_epochs import group_history
+from pymq.broker.raft.group_proofs import GroupProofs
 from pymq.broker.raft.group_status import best_successor, follower_states, what_it_is
 from pymq.broker.raft.group_tables import GroupTables
+from pymq.broker.raft.hosted_broker import HostedBroker, OpenParts
 from pymq.broker.raft.inbox import Inbox
 from pymq.broker.raft.joining import Joining
 from pymq.broker.raft.leader_watch import LeaderWatch
@@ -39,9 +37,8 @@ from pymq.broker.raft.run_record import RunRecord
 from pymq.broker.raft.showing import Showing
 from pymq.broker.raft.state_files import RaftStateFile
 from pymq.broker.replication.history.epoch_history import EpochHistory
-from pymq.broker.replication.roles.role import ChangeRole, Role, RoleChange
-from pymq.clock import Clock
-from pymq.config import BrokerConfig
+from pymq.broker.replication.roles.role import Role, RoleChange
+from pymq.broker.runtime import Runtime
 from pymq.config.values import SYNC_FLUSH
 from pymq.errors import RaftRefusedError, StoreError
 from pymq.model.route import MASTER_ID
@@ -54,62 +51,44 @@ from pymq.wire.bodies_replication import SlaveState
 log = logging.getLogger(__name__)
 
 
-class OpenParts(Protocol):
-    """The parts of :class:`pymq.broker.assembly.parts.BrokerParts` that a group needs."""
-
-    @property
-    def role(self) -> Role: ...
-    @property
-    def store(self) -> MessageStore: ...
-
-
 class RaftGroup:
     """One broker's node. One thread calls everything. :meth:`attach` comes first."""
 
     def __init__(
         self,
+        runtime: Runtime,
         settings: GroupSettings,
+        broker: HostedBroker,
         *,
-        config: BrokerConfig,
-        clock: Clock,
-        rng: random.Random,
-        gate: MessageGate,
+        proofs: GroupProofs,
         peers: Peers,
-        founders: Callable[[Callable[[], NodeReport]], Founders],
-        state_file: RaftStateFile,
         tables: GroupTables,
-        broker_log: Callable[[Callable[[int], None]], BrokerLog],
-        change_role: ChangeRole,
-        is_changing: Callable[[], bool],
-        on_serve: Callable[[], None],
-        was_master: bool,
         joining: Joining,
-        run_record: RunRecord,
-        answer_proof: AnswerProof,
-        log_reader: LogReader,
     ) -> None:
-        """``change_role`` and ``is_changing`` are the role switch's. ``on_serve`` has the parts serve: all that their
-        log had when they were opened is confirmed. ``was_master``: of the plain group, at the last stop.
-        """
-        self.settings, self.gate, self.peers, self.tables = settings, gate, peers, tables
-        self.answer_proof = answer_proof
+        """``broker`` takes the role of the node. ``tables`` are those of its next parts."""
+        self.settings, self.peers, self.tables = settings, peers, tables
+        self.gate, self.answer_proof = proofs.messages, proofs.answers
         self.driver: RaftDriver | None = None
-        self.replicas, self.watch = Replicas(self), LeaderWatch(settings.name, clock)
+        self.replicas, self.watch = Replicas(self), LeaderWatch(settings.name, runtime.clock)
         self.reads = CurrentReads(lambda: self._driver)
         self.on_read = self.reads.answered
-        self._config = config
-        self._clock = clock
-        self._rng = rng
-        self._state_file = state_file
-        self._log = broker_log(self._truncate)
-        self._change_role = change_role
-        self._is_changing = is_changing
-        self._on_serve = on_serve
-        self._was_master = was_master
-        self._founders = founders(self.node_report)
-        self._inbox, self._problems = Inbox(), RecentProblems(clock)
+        self._config = runtime.config
+        self._clock = runtime.clock
+        self._rng = runtime.rng
+        self._state_file = RaftStateFile(runtime.files, runtime.root, runtime.rng)
+        self._run_record = RunRecord(runtime.files, runtime.root)
+        self._log = BrokerLog(runtime.clock, runtime.store_host, self._truncate)
+        self._broker = broker
+        self._founders = Founders(
+            settings,
+            network=runtime.network,
+            clock=runtime.clock,
+            own_report=self.node_report,
+            proof=proofs.answers,
+        )
+        self._inbox, self._problems = Inbox(), RecentProblems(runtime.clock)
         self.reception = Reception(
-            gate, peers, self._inbox, has_begun=lambda: self.driver is not None, on_refused=self._problems.note
+            self.gate, peers, self._inbox, has_begun=lambda: self.driver is not None, on_refused=self._problems.note
         )
         self._is_tick_due = self._has_begun_term = self._is_serving = False
         self._is_beyond = False  # the store has records that the core refused
@@ -122,9 +101,9 @@ class RaftGroup:
         self._asked_term: int | None = None  # for which the next parts are to be
         self._opened_end = 0
         self._truncate_to: int | None = None
-        self._disk_watch = DiskWatch(self, self._problems, log_reader)
+        self._disk_watch = DiskWatch(self, self._problems, LogReader(runtime.network, proofs.answers))
         self._start_history = EpochHistory()
-        self._joining, self._run_record = joining, run_record
+        self._joining = joining
         joining.on_problem = self.on_problem
         peers.on_gone = self._inbox.gone.append
         peers.next_part = lambda to: self.driver.next_part(to) if self.driver is not None else None
@@ -367,7 +346,7 @@ class RaftGroup:
     def _follow_node(self) -> None:
         """Have the broker take the node's role, and serve once all that it had is confirmed."""
         parts = self._parts
-        if parts is None or self._is_changing():
+        if parts is None or self._broker.is_changing:
             return
         node = self.node
         if node.lost_bytes:
@@ -396,11 +375,11 @@ class RaftGroup:
         discards_log = self._joining.discards_log
         if discards_log:
             why = f"{node.replica.node_id} {self._joining.why_discarded} (Raft group {self.settings.name})"
-        self._change_role(RoleChange(role, why, truncate_to, discards_log))
+        self._broker.change_role(RoleChange(role, why, truncate_to, discards_log))
 
     def _truncate(self, end: int) -> None:
         """Have the log truncated at ``end``; the driver asks again until it is."""
-        if not self._is_changing():
+        if not self._broker.is_changing:
             self._truncate_to = end
 
     def _begin_term(self, term: int) -> None:
@@ -425,7 +404,7 @@ class RaftGroup:
         if leads_term is None and self.node.leader is None:
             return
         self._is_serving = True
-        self._on_serve()
+        self._broker.serve()
 
     # -- what is asked of it -----------------------------------------------------------------------------------------
 
@@ -459,7 +438,7 @@ class RaftGroup:
             self.settings,
             self.gate.founded,
             self.history_of(self._start_history),
-            is_master=self._was_master,
+            is_master=self._broker.was_master,
         )
         return report if self._parts is None else with_log(report, self._parts.store)
 
@@ -494,7 +473,7 @@ class RaftGroup:
         """Be a new replica, with the log that is there, from the next parts on. Raises OSError."""
         self._run_record.note_lost(why)
         self.driver = None
-        self._change_role(RoleChange(Role(self.settings.own.broker_id), why))
+        self._broker.change_role(RoleChange(Role(self.settings.own.broker_id), why))
 
     def on_problem(self, text: str) -> None:
         self._problems.note(text)

@@ -10,9 +10,9 @@ import pytest
 
 from pymq.broker.metadata.table_saver import run_inline
 from pymq.broker.raft.broker_log import BrokerLog
-from pymq.broker.raft.founders import Founders
 from pymq.broker.raft.gate import MessageGate
 from pymq.broker.raft.group import RaftGroup
+from pymq.broker.raft.group_proofs import GroupProofs
 from pymq.broker.raft.group_status import IN_SYNC_LAG_BYTES_MAX, follower_states
 from pymq.broker.raft.group_tables import GroupTables
 from pymq.broker.raft.joining import Joining
@@ -22,9 +22,7 @@ from pymq.broker.raft.members import GroupSettings, parse_peers
 from pymq.broker.raft.outgoing import Part
 from pymq.broker.raft.peers import SILENT_MS_MAX, SLOW_LINK_BYTES_PER_MS, Peers
 from pymq.broker.raft.problems import PROBLEMS_MAX
-from pymq.broker.raft.run_record import RunRecord
 from pymq.broker.raft.showing import DISPATCH_BYTES_MAX, Showing
-from pymq.broker.raft.state_files import RaftStateFile
 from pymq.broker.replication.dispatch_pace import DISPATCH_BYTES, DISPATCH_INTERVAL_MS
 from pymq.broker.replication.history.epoch_history import EpochHistory
 from pymq.broker.replication.roles.role import Role, RoleChange
@@ -48,6 +46,7 @@ from pymq.store.store import MessageStore
 from pymq.wire.command import Command
 from tests.broker.raft.groups import SECRETS, answer_proof
 from tests.broker.raft.test_replicated_bytes import Leader
+from tests.broker.world import runtime_of
 from tests.store.support import SMALL
 
 SETTINGS = GroupSettings("shard-a", "n0", parse_peers("n0-10.0.0.1:1;n1-10.0.0.2:1;n2-10.0.0.3:1"))
@@ -91,7 +90,21 @@ def test_each_tick_opens_the_connections_to_all_peers_that_have_none() -> None:
     assert wire.asked == [member.address for member in SETTINGS.others]
 
 
-def make_group(follower: Any = None) -> RaftGroup:
+class Hosted:
+    """A broker that notes which roles it is to take, and takes none."""
+
+    was_master = is_changing = False
+
+    def __init__(self) -> None:
+        self.changes: list[RoleChange] = []
+
+    def change_role(self, change: RoleChange) -> None:
+        self.changes.append(change)
+
+    def serve(self) -> None: ...
+
+
+def make_group(follower: Any = None, broker: Hosted | None = None) -> RaftGroup:
     clock, files = ManualClock(), MemoryFiles()
     store = MessageStore(root="/s", files=files, clock=clock)
     store.open()
@@ -100,27 +113,17 @@ def make_group(follower: Any = None) -> RaftGroup:
     def ask(address: str, command: Command, on_answer: Any, timeout_ms: int) -> None: ...
 
     network: Any = SimpleNamespace(ask=ask)
+    config = BrokerConfig(store_path_root_dir="/s", broker_ip1="127.0.0.1", listen_port=1)
     group = RaftGroup(
+        runtime_of(config, clock, files, network=network),
         SETTINGS,
-        config=BrokerConfig(),
-        clock=clock,
-        rng=random.Random(1),
-        gate=make_gate(),
+        broker or Hosted(),
+        proofs=GroupProofs(make_gate(), answer_proof()),
         peers=peers,
-        founders=lambda own: Founders(SETTINGS, network=network, clock=clock, own_report=own, proof=answer_proof()),
-        state_file=RaftStateFile(files, "/s", random.Random(1)),
         tables=GroupTables(
             files=files, root="/s", segment_bytes=1 << 20, clock=clock, store_host=b"", run_in_thread=run_inline
         ),
-        broker_log=lambda truncate: BrokerLog(clock, b"\x7f\0\0\x01\0\0\0\x01", truncate),
-        change_role=lambda change: None,
-        is_changing=lambda: False,
-        on_serve=lambda: None,
-        was_master=False,
         joining=Joining(JoiningMark(files, "/s"), LogReader(network, answer_proof()), clock, run_inline),
-        run_record=RunRecord(files, "/s"),
-        answer_proof=answer_proof(),
-        log_reader=LogReader(network, answer_proof()),
     )
     parts: Any = SimpleNamespace(role=Role(1), store=store)
     group.attach(
@@ -239,9 +242,8 @@ def test_who_is_gone_gets_no_leadership() -> None:
 
 def test_records_of_a_deposed_leader_end_with_its_role() -> None:
     """One line, and no error of each turn: the core takes no record of a node that leads no more."""
-    group = make_group()
-    changes: list[RoleChange] = []
-    group._change_role = changes.append
+    broker = Hosted()
+    group, changes = make_group(broker=broker), broker.changes
     parts: Any = group._parts
     store, end = parts.store, group.node.log.end
     store.stage("T", 0, Draft(b"late", b"", 0, b"\x7f\0\0\x01\0\0\0\x01", 0))
