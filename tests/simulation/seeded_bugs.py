@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from pymq.broker.assembly.parts import BrokerParts
 from pymq.broker.handlers.offsets import OffsetHandlers
 from pymq.broker.messages.writer import Writer
+from pymq.broker.metadata.metadata import Metadata
 from pymq.broker.metadata.pending_offsets import PendingOffsets
 from pymq.broker.pop.check_points import CheckPoints
 from pymq.broker.pop.revive_log import ReviveLog
@@ -189,7 +189,7 @@ BUGS = (
     Bug("a slave seldom asks for tables", Seam(MetadataCopy._start_round, _asks_seldom),
         ("story fail over with what came behind a copy",)),
     Bug("a slave that is promoted forgets what it had not saved",
-        Text(BrokerParts.close, "steps.callback(metadata.cursors.save)", "pass"),
+        Text(Metadata.saves, "self.cursors.save,", ""),
         ("story fail over with what came last",)),
     # -- transactions
     Bug("a start finds no open transactions", Seam(Transactions.start, does_nothing), ("deal 1",)),

@@ -300,13 +300,8 @@ class BrokerParts:
                 steps.callback(self.store.close)
             steps.callback(self.messages.delays.save)
             steps.callback(self.messages.timers.close)
-            steps.callback(metadata.cursors.save)
-            steps.callback(metadata.pending_offsets.save)
-            steps.callback(metadata.auth.save)
-            steps.callback(metadata.request_modes.save)
-            steps.callback(metadata.order_infos.save)
-            steps.callback(metadata.groups.save)
-            steps.callback(metadata.topics.save)
+            for save in reversed(metadata.saves()):
+                steps.callback(save)
             steps.callback(replication.write_fence.keep_commits)
             if self.role.is_master and not replication.tail_recovery.is_fenced:
                 steps.callback(self.messages.transactions.save)

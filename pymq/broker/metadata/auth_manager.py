@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pymq.broker.metadata.saved_state import SavedState
+from pymq.broker.metadata.saved_table import SavedTable
 from pymq.broker.metadata.table_reading import read_version
 from pymq.broker.metadata.table_saver import Saved, TableSaver
 from pymq.clock import Clock
@@ -36,14 +37,18 @@ class _Holder:
         self.table = change(self.table)
 
 
-class AuthManager:
-    """All users and policies of a broker. A change takes effect, and is answered, once it is saved."""
+class AuthManager(SavedTable[_Holder]):
+    """All users and policies of a broker. A change takes effect, and is answered, once it is saved.
+
+    The saved object has secrets.
+    """
 
     def __init__(self, saver: TableSaver, *, clock: Clock, is_on: bool) -> None:
         """``is_on``: the broker checks its requests by this table. Otherwise the file is neither read nor written."""
+        holder = _Holder(UserTable())
+        super().__init__(SavedState(holder, saver, clock=clock, copy=_Holder.copy, to_table=_Holder.as_table))
         self.is_on = is_on
-        self._holder = _Holder(UserTable())
-        self._state = SavedState(self._holder, saver, clock=clock, copy=_Holder.copy, to_table=_Holder.as_table)
+        self._holder = holder
         self._listeners: list[Callable[[], None]] = []
         self.server_user: User | None = None  # signs for servers; it is not one of the table
 
@@ -58,11 +63,6 @@ class AuthManager:
     def table(self) -> UserTable:
         """The users and policies in effect."""
         return self._holder.table
-
-    @property
-    def data_version(self) -> DataVersion:
-        """The version of the table in effect."""
-        return self._state.version
 
     def add_listener(self, listener: Callable[[], None]) -> None:
         """Have ``listener`` called after each change, before it is answered."""
@@ -119,22 +119,10 @@ class AuthManager:
         self._state.take_over(lambda holder: holder.apply(lambda table: taken), read_version(content))
         self._changed()
 
-    def as_table(self) -> dict[str, Any]:
-        """Return the saved object, secrets included."""
-        return self._holder.as_table(self.data_version)
-
-    def tick(self) -> None:
-        """Try again to save what could not be saved."""
-        self._state.tick()
-
-    def stop(self) -> None:
-        """Ignore the result of a save that still runs."""
-        self._state.stop()
-
     def save(self) -> None:
-        """Save now if anything is not saved. Raises StoreError."""
+        """Save now if anything is not saved, and the table is in use. Raises StoreError."""
         if self.is_on:
-            self._state.save()
+            super().save()
 
     def _changed(self) -> None:
         for listener in self._listeners:

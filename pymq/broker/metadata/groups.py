@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pymq.broker.metadata.saved_state import SavedState, raise_failure
+from pymq.broker.metadata.saved_table import SavedTable
 from pymq.broker.metadata.table_reading import read_configs
 from pymq.broker.metadata.table_saver import Saved, TableSaver
 from pymq.clock import Clock
@@ -79,7 +80,7 @@ def read_groups(table: dict[str, Any]) -> Groups:
     return groups
 
 
-class GroupManager:
+class GroupManager(SavedTable[Groups]):
     """All consumer groups of a broker. Every change is counted in ``data_version``.
 
     An operator's change takes effect, and is answered, once it is saved. A group that its first use makes takes effect
@@ -88,43 +89,22 @@ class GroupManager:
 
     def __init__(self, table: TableSaver, *, clock: Clock, config: BrokerConfig, makes_groups: bool = True) -> None:
         """``makes_groups``: the first use of a group makes it. A slave makes none; its master does."""
+        current = Groups()
+        super().__init__(SavedState(current, table, clock=clock, copy=Groups.copy, to_table=Groups.as_table))
         self._config = config
         self.makes_groups = makes_groups
-        current = Groups()
         self._groups, self._forbidden = current.configs, current.forbidden
-        self._state = SavedState(current, table, clock=clock, copy=Groups.copy, to_table=Groups.as_table)
         self.get = self._groups.get
 
     def load(self) -> None:
         """Read ``subscriptionGroup.json``."""
         self._state.current.replace(read_groups(self._state.load()))
 
-    def as_table(self) -> dict[str, Any]:
-        """Return the saved object."""
-        return self._state.current.as_table(self.data_version)
-
     def take_over(self, taken: Groups, version: DataVersion) -> list[str]:
         """Take a master's groups with their version in place of these; return the names that are gone."""
         gone = [name for name in self._groups if name not in taken.configs]
         self._state.take_over(lambda groups: groups.replace(taken), version)
         return gone
-
-    @property
-    def data_version(self) -> DataVersion:
-        """The version of the table in use."""
-        return self._state.version
-
-    def tick(self) -> None:
-        """Try again to save what could not be saved."""
-        self._state.tick()
-
-    def stop(self) -> None:
-        """Ignore the result of a save that still runs. Then another thread may call :meth:`save`."""
-        self._state.stop()
-
-    def save(self) -> None:
-        """Save now if anything is not saved. Raises StoreError."""
-        self._state.save()
 
     def __len__(self) -> int:
         return len(self._groups)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from pymq.broker.metadata.auth_manager import AuthManager
 from pymq.broker.metadata.broadcast_begins import BroadcastBegins
@@ -19,6 +20,7 @@ from pymq.broker.metadata.order_infos import OrderInfos
 from pymq.broker.metadata.pending_offsets import PendingOffsets
 from pymq.broker.metadata.request_modes import MEMBER as MODES_MEMBER
 from pymq.broker.metadata.request_modes import RequestModes
+from pymq.broker.metadata.saved_table import SavedTable
 from pymq.broker.metadata.table_saver import TableSaver
 from pymq.broker.metadata.topics import TopicManager
 from pymq.broker.runtime import Runtime
@@ -94,6 +96,12 @@ class Metadata:
             clock=runtime.clock,
             is_on=has_users(runtime.config),
         )
+        self._saved_tables: dict[str, SavedTable[Any]] = {  # by the name of the job that saves what could not be saved
+            "topics": self.topics,
+            "groups": self.groups,
+            "request modes": self.request_modes,
+            "users": self.auth,
+        }
         self.leaser = Leaser(clock=runtime.clock, config=runtime.config)
         self.clients = ClientManager(
             clock=runtime.clock, config=runtime.config, groups=self.groups, budget=runtime.budget
@@ -115,10 +123,7 @@ class Metadata:
     def jobs(self) -> list[Job]:
         """Return the jobs that save and expire entries."""
         return [
-            Job("topics", SLOW_TICK_PERIOD_MS, self.topics.tick),
-            Job("groups", SLOW_TICK_PERIOD_MS, self.groups.tick),
-            Job("request modes", SLOW_TICK_PERIOD_MS, self.request_modes.tick),
-            Job("users", SLOW_TICK_PERIOD_MS, self.auth.tick),
+            *[Job(name, SLOW_TICK_PERIOD_MS, table.tick) for name, table in self._saved_tables.items()],
             Job("cursors", SLOW_TICK_PERIOD_MS, self.cursors.tick),
             Job("order information", SLOW_TICK_PERIOD_MS, self.order_infos.tick),
             Job("clients", SLOW_TICK_PERIOD_MS, self.clients.tick),
@@ -128,7 +133,17 @@ class Metadata:
 
     def stop(self) -> None:
         """Ignore the result of a save that still runs: another thread is about to save everything."""
-        self.topics.stop()
-        self.groups.stop()
-        self.request_modes.stop()
-        self.auth.stop()
+        for table in self._saved_tables.values():
+            table.stop()
+
+    def saves(self) -> list[Callable[[], None]]:
+        """Return what saves each table now, in the order to call them. Each may raise StoreError."""
+        return [
+            self.topics.save,
+            self.groups.save,
+            self.order_infos.save,
+            self.request_modes.save,
+            self.auth.save,
+            self.pending_offsets.save,
+            self.cursors.save,
+        ]

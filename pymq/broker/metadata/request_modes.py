@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from pymq.broker.metadata.saved_state import SavedState, raise_failure
+from pymq.broker.metadata.saved_table import SavedTable
 from pymq.broker.metadata.table_saver import Saved, TableSaver
 from pymq.clock import Clock
 from pymq.errors import Refusal
@@ -23,13 +24,16 @@ MEMBER = "messageRequestModeMap"
 _Modes = dict[tuple[str, str], RequestMode]  # by topic and group
 
 
-class RequestModes:
-    """The modes of all groups. A change takes effect, and is answered, once it is saved."""
+class RequestModes(SavedTable[_Modes]):
+    """The modes of all groups. A change takes effect, and is answered, once it is saved.
+
+    RocketMQ's file has no version.
+    """
 
     def __init__(self, table: TableSaver, *, clock: Clock) -> None:
         current: _Modes = {}
+        super().__init__(SavedState(current, table, clock=clock, copy=dict, to_table=_to_table))
         self._modes = current
-        self._state = SavedState(current, table, clock=clock, copy=dict, to_table=_to_table)
 
     def load(self) -> None:
         """Read the file."""
@@ -66,27 +70,6 @@ class RequestModes:
 
         taken = _read(table)
         self._state.take_over(replace, DataVersion())
-
-    def as_table(self) -> dict[str, Any]:
-        """Return the saved object."""
-        return _to_table(self._modes, self.data_version)
-
-    @property
-    def data_version(self) -> DataVersion:
-        """The version of the table in use; RocketMQ's file has none."""
-        return self._state.version
-
-    def tick(self) -> None:
-        """Try again to save what could not be saved."""
-        self._state.tick()
-
-    def stop(self) -> None:
-        """Ignore the result of a save that still runs."""
-        self._state.stop()
-
-    def save(self) -> None:
-        """Save now if anything is not saved. Raises StoreError."""
-        self._state.save()
 
 
 def _to_table(modes: _Modes, version: DataVersion) -> dict[str, Any]:

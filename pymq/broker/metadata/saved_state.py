@@ -129,6 +129,10 @@ class SavedState(Generic[StateT]):
         self._is_dirty = True
         self._start()
 
+    def as_table(self) -> dict[str, Any]:
+        """Return the saved object of the state in use. Encode it before the next change."""
+        return self._to_table(self.current, self.version)
+
     def tick(self) -> None:
         """Try again to save what could not be saved. Call it about every second."""
         if self._is_dirty:

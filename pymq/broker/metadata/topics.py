@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from pymq.broker.metadata.saved_state import SavedState, raise_failure
+from pymq.broker.metadata.saved_table import SavedTable
 from pymq.broker.metadata.table_reading import read_configs
 from pymq.broker.metadata.table_saver import Saved, TableSaver
 from pymq.broker.metadata.topic_rules import (
@@ -44,7 +45,7 @@ INTERNAL_TOPICS_PER_GROUP = 2  # one for its retries, one for its dead letters
 TopicListener = Callable[[list[str]], None]
 
 
-class TopicManager:
+class TopicManager(SavedTable[TopicTable]):
     """All topics of a broker. Every change is counted in ``data_version``.
 
     A change by an operator or a first send takes effect, and is answered, once it is saved. A topic that a group makes
@@ -53,10 +54,10 @@ class TopicManager:
     """
 
     def __init__(self, table: TableSaver, *, clock: Clock, config: BrokerConfig) -> None:
-        self._config = config
         current = TopicTable()
+        super().__init__(SavedState(current, table, clock=clock, copy=TopicTable.copy, to_table=TopicTable.as_table))
+        self._config = config
         self._topics = current.configs
-        self._state = SavedState(current, table, clock=clock, copy=TopicTable.copy, to_table=TopicTable.as_table)
         self._system_names: frozenset[str] = frozenset()
         self.had_table = True  # False when the directory came without one
         self._listeners: list[TopicListener] = []
@@ -74,10 +75,6 @@ class TopicManager:
         if missing and not is_copy:
             self._make_at_once(missing)
 
-    def as_table(self) -> dict[str, Any]:
-        """Return the saved object."""
-        return self._state.current.as_table(self.data_version)
-
     def take_over(self, taken: dict[str, TopicConfig], version: DataVersion) -> list[str]:
         """Take a master's topics with their version in place of these; return the names that are gone."""
         before = self.all()
@@ -86,23 +83,6 @@ class TopicManager:
         if changed:
             self._notify(changed)
         return [name for name in before if name not in taken]
-
-    @property
-    def data_version(self) -> DataVersion:
-        """The version of the table in use."""
-        return self._state.version
-
-    def tick(self) -> None:
-        """Try again to save what could not be saved."""
-        self._state.tick()
-
-    def stop(self) -> None:
-        """Ignore the result of a save that still runs. Then another thread may call :meth:`save`."""
-        self._state.stop()
-
-    def save(self) -> None:
-        """Save now if anything is not saved. Raises StoreError."""
-        self._state.save()
 
     def __len__(self) -> int:
         return len(self._topics)
