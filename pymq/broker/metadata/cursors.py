@@ -9,11 +9,12 @@ from itertools import islice, takewhile
 from typing import Any
 
 from pymq.broker.metadata.offset_table import OffsetTable, as_saved_table, as_table, read_offsets
+from pymq.broker.metadata.often_changed_table import OftenChangedTable
 from pymq.broker.metadata.table_reading import read_version
 from pymq.broker.metadata.table_saver import TableSaver
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
-from pymq.errors import Refusal
+from pymq.errors import Refusal, StoreError
 from pymq.model import names
 from pymq.model.tables import DataVersion
 from pymq.wire.codes import ResponseCode
@@ -30,15 +31,15 @@ MaxOffset = Callable[[str, int], int]
 _NONE: Mapping[int, int] = {}
 
 
-class CursorManager:
+class CursorManager(OftenChangedTable):
     """Committed offsets by (topic, group) and queue. Saved by :meth:`tick`, not by each commit.
 
     A commit past the queue's end is refused: the group would skip messages that are still to come.
     """
 
     def __init__(self, table: TableSaver, *, clock: Clock, config: BrokerConfig, max_offset: MaxOffset) -> None:
+        super().__init__(table, "consumer offsets could not be saved, trying again")
         self.data_version = DataVersion()
-        self._table = table
         self._clock = clock
         self._config = config
         self._max_offset = max_offset
@@ -53,7 +54,6 @@ class CursorManager:
         # The keys whose offsets stand for records of the log: a slave takes these when its log has the records.
         self._log_bound: set[tuple[str, str]] = set()
         self.log_bound_change_count = 0
-        self._dirty = False
         self._next_save_ms = clock.monotonic_ms() + table.interval_ms(config.flush_consumer_offset_interval_ms)
         self._save_begun_ms = 0
 
@@ -332,28 +332,20 @@ class CursorManager:
             return
         self._next_save_ms = now_ms + self._save_interval_ms()
         if self._dirty and not self._table.is_busy:
-            self._dirty = False
             self._save_begun_ms = now_ms
             version = self.data_version = self._version_to_save()
             copy = self._all.snapshot() if self._all.count <= COPIED_BY_LOOP_MAX else None
-            self._table.save_soon(
-                lambda: as_saved_table(self._all.snapshot() if copy is None else copy, version), self._saved
-            )
+            self._save_soon(lambda: as_saved_table(self._all.snapshot() if copy is None else copy, version))
 
-    def _saved(self, error: Exception | None) -> None:
+    def _saved(self, error: StoreError | OSError | None) -> None:
         now_ms = self._clock.monotonic_ms()
         pause_ms = self._table.pause_ms(now_ms - self._save_begun_ms)
         self._next_save_ms = max(self._next_save_ms, now_ms + pause_ms)
-        if error is not None:
-            self._dirty = True
-            log.warning("consumer offsets could not be saved, trying again: %s", error)
+        super()._saved(error)
 
-    def save(self) -> None:
-        """Save now if anything changed. Raises StoreError."""
-        if self._dirty or self._table.is_busy:
-            self.data_version = self._version_to_save()
-            self._table.save(self.as_table())
-            self._dirty = False
+    def _table_to_save(self) -> dict[str, Any]:
+        self.data_version = self._version_to_save()
+        return self.as_table()
 
     def _save_interval_ms(self) -> int:
         return self._table.interval_ms(self._config.flush_consumer_offset_interval_ms)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from itertools import takewhile
 from typing import Any
 
+from pymq.broker.metadata.often_changed_table import OftenChangedTable
 from pymq.broker.metadata.table_saver import TableSaver
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
@@ -26,14 +27,14 @@ _Key = tuple[str, str]  # topic and group
 _Infos = dict[_Key, dict[int, OrderInfo]]
 
 
-class OrderInfos:
+class OrderInfos(OftenChangedTable):
     """Order information by (topic, group) and queue. Saved by :meth:`tick`, not by each pop.
 
     It has at most one entry for each committed offset, so their limit is its limit.
     """
 
     def __init__(self, table: TableSaver, *, clock: Clock, config: BrokerConfig) -> None:
-        self._table = table
+        super().__init__(table, "the order information of pops could not be saved, trying again")
         self._clock = clock
         self._config = config
         self._infos: _Infos = {}
@@ -41,7 +42,6 @@ class OrderInfos:
         self.change_count = 0
         self._changed: dict[_Key, int] = {}  # the number of each last change, in the order of numbers
         self._removed_at = 0  # the number of the last change that removed a key
-        self._dirty = False
         self._next_save_ms = clock.monotonic_ms() + table.interval_ms(config.flush_consumer_offset_interval_ms)
 
     def load(self) -> None:
@@ -142,26 +142,14 @@ class OrderInfos:
             return
         self._next_save_ms = now_ms + self._table.interval_ms(self._config.flush_consumer_offset_interval_ms)
         self._drop_unused()
-        self._dirty = False
         copy = {key: dict(queues) for key, queues in self._infos.items()}
-        self._table.save_soon(lambda: _to_table(copy), self._saved)
+        self._save_soon(lambda: _to_table(copy))
 
     def _drop_unused(self) -> None:
         limit_ms = self._clock.now_ms() - UNUSED_MS
         for topic, group, queue_id, info in list(self.all()):
             if max(info.last_used_ms, info.free_ms(0)) < limit_ms:
                 self.forget(topic, group, queue_id)
-
-    def _saved(self, error: Exception | None) -> None:
-        if error is not None:
-            self._dirty = True
-            log.warning("the order information of pops could not be saved, trying again: %s", error)
-
-    def save(self) -> None:
-        """Save now if anything changed. Raises StoreError."""
-        if self._dirty or self._table.is_busy:
-            self._table.save(self.as_table())
-            self._dirty = False
 
 
 def _to_table(infos: _Infos) -> dict[str, Any]:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pymq.broker.metadata.offset_table import as_offset_table, read_offsets
+from pymq.broker.metadata.often_changed_table import OftenChangedTable
 from pymq.broker.metadata.table_saver import TableSaver
 from pymq.clock import Clock
 from pymq.errors import Refusal
@@ -34,22 +35,25 @@ class PendingOffset(NamedTuple):
     offset: int
 
 
-class PendingOffsets:
+class PendingOffsets(OftenChangedTable):
     """Keeps them by (topic, group) and queue. :meth:`tick` saves them in a worker thread, not each commit."""
 
     def __init__(self, table: TableSaver, *, clock: Clock, count_max: int = PENDING_COUNT_MAX) -> None:
-        self._table = table
+        super().__init__(table, "offsets that wait for the master could not be saved, the next try follows")
         self._clock = clock
         self._count_max = count_max
         self._offsets: dict[tuple[str, str], dict[int, int]] = {}
         self._count = 0
-        self._dirty = False
         self._next_save_ms = clock.monotonic_ms()
 
     def load(self) -> None:
         """Read the file. Raises StoreError."""
         self._offsets = read_offsets(self._table.load().get(MEMBER))
         self._count = sum(map(len, self._offsets.values()))
+
+    def as_table(self) -> dict[str, Any]:
+        """Return the saved object."""
+        return {MEMBER: as_offset_table(self._offsets)}
 
     def __len__(self) -> int:
         return self._count
@@ -116,15 +120,8 @@ class PendingOffsets:
         if not self._dirty or self._table.is_busy or now_ms < self._next_save_ms:
             return
         self._next_save_ms = now_ms + SAVE_INTERVAL_MS
-        self._dirty = False
         offsets = {key: queues.copy() for key, queues in self._offsets.items()}
-        self._table.save_soon(lambda: {MEMBER: as_offset_table(offsets)}, self._saved)
-
-    def save(self) -> None:
-        """Save changes now. Raises StoreError."""
-        if self._dirty or self._table.is_busy:
-            self._table.save({MEMBER: as_offset_table(self._offsets)})
-            self._dirty = False
+        self._save_soon(lambda: {MEMBER: as_offset_table(offsets)})
 
     def hand_over(self, cursors: CursorManager) -> None:
         """Commit them to ``cursors`` of a new master. :meth:`clear` them once the cursors are saved."""
@@ -145,8 +142,3 @@ class PendingOffsets:
         for key in [key for key in self._offsets if doomed(key)]:
             self._count -= len(self._offsets.pop(key))
             self._dirty = True
-
-    def _saved(self, error: Exception | None) -> None:
-        if error is not None:
-            self._dirty = True
-            log.warning("offsets that wait for the master could not be saved, the next try follows: %s", error)
