@@ -41,27 +41,25 @@ SENT_BATCH: Final = _sent(_IDS, _KEY)
 SENT_KEYLESS: Final = _sent(_IDS)  # a batch without a key of its own
 
 
-def sent_frame(
+def binary_sent(
     template: AnswerTemplate,
-    is_json: bool,
     opaque: int,
     ids: tuple[bytes, int] | tuple[bytes],
     queue_id: int,
     queue_offset: int,
     texts: tuple[bytes, ...],
 ) -> bytes:
-    """Return the answer to a send. ``texts``: for the text places of ``template``.
+    """Return the binary answer to a send. ``texts``: for the text places of ``template``.
 
     ``ids``: the store's host and the physical offset of the one message, or the joined message ids of a batch.
     """
-    if is_json:
-        return template.json((*ids, queue_id, queue_offset, *texts, opaque))
     number, offset = b"%d" % queue_id, b"%d" % queue_offset
+    if len(ids) == 2 and len(texts) == 1:  # the commonest
+        key = texts[0]
+        return template.binary(opaque, (*ids, len(number), number, len(offset), offset, len(key), key))
     sized = (len(ids[0]).to_bytes(4, "big"), *ids) if len(ids) == 1 else ids
-    values = (*sized, len(number), number, len(offset), offset)
-    if len(texts) == 1:
-        return template.binary(opaque, (*values, len(texts[0]), *texts))
-    return template.binary(opaque, (*values, *(part for text in texts for part in (len(text), text))))
+    sized_texts = (part for text in texts for part in (len(text), text))
+    return template.binary(opaque, (*sized, len(number), number, len(offset), offset, *sized_texts))
 
 
 # Its values: broker id, next, least and largest offset.

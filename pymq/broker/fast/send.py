@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pymq.broker.fast.answers import SENT, SENT_BATCH, SENT_INNER, SENT_KEYLESS, SENT_TIMER, sent_frame
+from pymq.broker.fast.answers import SENT, SENT_BATCH, SENT_INNER, SENT_KEYLESS, SENT_TIMER, binary_sent
 from pymq.broker.fast.header import BinaryTemplates, SendExt, SendHead, decode_json_send, decode_signed_json_send
 from pymq.broker.fast.signed_header import SignedBinaryTemplates
 from pymq.broker.runtime import Runtime
@@ -52,7 +52,7 @@ _UNIQUE = b"UNIQ_KEY\x01"
 _SEPARATOR = 2  # closes a property
 
 _NO_TRANSACTION = ~sysflag.TRANSACTION_MASK
-# What an answer says: its template, the message ids, the first queue offset, and the template's texts. See sent_frame.
+# What an answer says: its template, the message ids, the first queue offset, and the template's texts. See binary_sent.
 Sent = tuple[AnswerTemplate, tuple[bytes, int] | tuple[bytes], int, tuple[bytes, ...]]
 ONE, BATCH = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
 
@@ -162,7 +162,11 @@ class FastSends:
         if head.flag & FLAG_ONEWAY:
             return True
         template, ids, queue_offset, texts = placed
-        frame = sent_frame(template, is_json, head.opaque, ids, ext.queue_id, queue_offset, texts)
+        frame = (
+            template.json((*ids, ext.queue_id, queue_offset, *texts, head.opaque))
+            if is_json
+            else binary_sent(template, head.opaque, ids, ext.queue_id, queue_offset, texts)
+        )
         # As Writer.hold, in a third of the time.
         held = (
             None
