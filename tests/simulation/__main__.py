@@ -6,58 +6,74 @@ import argparse
 import gc
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from tests.simulation.cluster import Report, simulate
-from tests.simulation.plan import Plan, drawn
+from tests.simulation.master_slave import plan as master_slave
+from tests.simulation.plan import Plan
+from tests.simulation.raft import plan as raft
+from tests.simulation.simulating import Report, simulate
 from tests.simulation.tally import Tally
 
-SEED_FIRST = 1
-ADDITIONS = {  # to the plans of all seeds
-    "--liar": "has_liar", "--timers": "has_timers", "--batches": "has_batches", "--pieces": "has_pieces",
-    "--proofs": "has_proofs",
-}  # fmt: skip
+RAFT = "--raft"
+RAFT_DOC = "``scripts/simulate --raft``: run many seeds with Raft groups, repeat one, or look for the seeded bugs."
+ADDITIONS = {  # to the plans of all seeds: option -> field of the plan, help
+    "--liar": ("has_liar", "have a liar in every seed"),
+    "--timers": ("has_timers", "send timer messages in every seed"),
+    "--batches": ("has_batches", "send inner batches in every seed"),
+    "--pieces": ("has_pieces", "copy tables in small pieces in every seed"),
+    "--proofs": ("has_proofs", "have master and slaves prove themselves in every seed"),
+}
 
 
 def main() -> int:
-    if "--raft" in sys.argv:
-        from tests.simulation.raft.__main__ import main as simulate_groups
+    is_raft = RAFT in sys.argv
+    options = _parser(is_raft).parse_args([argument for argument in sys.argv[1:] if argument != RAFT])
+    if options.mutations:
+        return _mutations(is_raft)
+    added = [option for option in ADDITIONS if not is_raft and getattr(options, option.strip("-"))]
+    drawn: Callable[[int], Plan] = raft.drawn if is_raft else partial(_plan, added=added)
+    if options.seed is not None:
+        return _one(drawn(options.seed), tracing=options.trace)
+    again = " ".join(("scripts/simulate", *([RAFT] if is_raft else []), "--seed {} --trace", *added))
+    return _many(drawn, options.first, options.minutes, again, keep_going=options.keep_going)
 
-        return simulate_groups([argument for argument in sys.argv[1:] if argument != "--raft"])
-    parser = argparse.ArgumentParser(prog="scripts/simulate", description=__doc__)
+
+def _parser(is_raft: bool) -> argparse.ArgumentParser:
+    prog, doc = (f"scripts/simulate {RAFT}", RAFT_DOC) if is_raft else ("scripts/simulate", __doc__)
+    parser = argparse.ArgumentParser(prog=prog, description=doc)
     parser.add_argument("--seed", type=int, help="run this seed alone")
     parser.add_argument("--trace", action="store_true", help="with --seed: print what happened, in order")
     parser.add_argument("--minutes", type=float, default=1.0, help="how long (default 1)")
-    parser.add_argument("--from", dest="first", type=int, default=SEED_FIRST, help="the first seed (default 1)")
+    parser.add_argument("--from", dest="first", type=int, default=1, help="the first seed (default 1)")
     parser.add_argument("--keep-going", action="store_true", help="report every failing seed, not only the first")
-    parser.add_argument("--liar", action="store_true", help="have a liar in every seed")
-    parser.add_argument("--timers", action="store_true", help="send timer messages in every seed")
-    parser.add_argument("--batches", action="store_true", help="send inner batches in every seed")
-    parser.add_argument("--pieces", action="store_true", help="copy tables in small pieces in every seed")
-    parser.add_argument("--proofs", action="store_true", help="have master and slaves prove themselves in every seed")
-    parser.add_argument("--raft", action="store_true", help="simulate Raft groups; see --raft --help")
+    if not is_raft:
+        for option, (_, text) in ADDITIONS.items():
+            parser.add_argument(option, action="store_true", help=text)
+        parser.add_argument(RAFT, action="store_true", help="simulate Raft groups; see --raft --help")
     parser.add_argument("--mutations", action="store_true", help="instead: plant each seeded bug and look for it")
-    options = parser.parse_args()
-    if options.mutations:
-        from tests.simulation.mutations import look_for_all
-
-        return look_for_all()
-    added = tuple(name for name in ADDITIONS if getattr(options, name.strip("-")))
-    if options.seed is not None:
-        return _one(options.seed, options.trace, added)
-    return _many(options.first, options.minutes, added, keep_going=options.keep_going)
+    return parser
 
 
-def _plan(seed: int, added: tuple[str, ...]) -> Plan:
-    """Return the seed's plan with what is asked for."""
-    wanted: dict[str, Any] = {ADDITIONS[name]: True for name in added}
-    return replace(drawn(seed), **wanted)
+def _plan(seed: int, added: list[str]) -> Plan:
+    """Return the seed's plan of a master with slaves, with what is asked for."""
+    wanted: dict[str, Any] = {ADDITIONS[option][0]: True for option in added}
+    return replace(master_slave.drawn(seed), **wanted)
 
 
-def _one(seed: int, tracing: bool, added: tuple[str, ...]) -> int:
-    report = simulate(seed, tracing=tracing, plan=_plan(seed, added))
+def _mutations(is_raft: bool) -> int:
+    from tests.simulation.master_slave.seeded_bugs import BUGS
+    from tests.simulation.mutations import look_for_all
+    from tests.simulation.raft.seeded_bugs import BUGS as RAFT_BUGS
+
+    return look_for_all(RAFT_BUGS, raft.hunting_plan) if is_raft else look_for_all(BUGS, master_slave.hunting_plan)
+
+
+def _one(plan: Plan, *, tracing: bool) -> int:
+    report = simulate(plan, tracing=tracing)
     print(*report.trace, sep="\n")
     tally = Tally()
     tally.add(report)
@@ -66,25 +82,26 @@ def _one(seed: int, tracing: bool, added: tuple[str, ...]) -> int:
     return 1 if report.violations else 0
 
 
-def _many(seed: int, minutes: float, added: tuple[str, ...], *, keep_going: bool) -> int:
+def _many(drawn: Callable[[int], Plan], seed: int, minutes: float, again: str, *, keep_going: bool) -> int:
+    """Run seed after seed. ``again``: the command that repeats a seed."""
     end_s = time.monotonic() + minutes * 60
     tally, failures = Tally(), 0
     gc.freeze()  # the collection after each seed skips what exists now
     with suppress(KeyboardInterrupt):
         while time.monotonic() < end_s and (keep_going or not failures):
-            report = simulate(seed, plan=_plan(seed, added))
+            report = simulate(drawn(seed))
             tally.add(report)
             if report.violations:
                 failures += 1
-                _tell(report, "".join(f" {name}" for name in added))
+                _tell(report, again)
             seed += 1
     print(tally)
     print(f"{failures} failing seeds")
     return 1 if failures or not tally.fault_count else 0
 
 
-def _tell(report: Report, options: str) -> None:
-    print(f"seed {report.seed}: scripts/simulate --seed {report.seed} --trace{options}")
+def _tell(report: Report, again: str) -> None:
+    print(f"seed {report.seed}: {again.format(report.seed)}")
     for violation in report.violations[:5]:
         print(f"  BROKEN PROMISE: {violation}", flush=True)
 

@@ -6,15 +6,17 @@ They send real requests and note the answers and their times.
 from __future__ import annotations
 
 import random
+from abc import abstractmethod
 from collections.abc import Callable
 
+from pymq.broker.assembly.parts import BrokerParts
 from pymq.errors import PymqError, RefusedError
-from pymq.model.record import decode_records
+from pymq.model.record import StoredMessage, decode_records
 from pymq.model.route import TopicRoute
 from pymq.wire.bodies_route import decode_route
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import SERIALIZE_JSON, SERIALIZE_ROCKETMQ, Command
-from tests.simulation.history import ACKED, MS, REFUSED, UNSURE, Commit, History, Seen, Send
+from tests.simulation.history import ACKED, MS, REFUSED, UNSURE, Commit, History, Seen, Send, name_of
 from tests.simulation.network import SimNetwork
 from tests.simulation.remoting import Promise, SimClient, run
 from tests.simulation.timeline import SECOND, Process, Timeline
@@ -95,6 +97,26 @@ class ClientNode:
         return data.read_address(broker_id) if data else None
 
 
+class Operator(ClientNode):
+    """The base of operators. ``is_set_up`` is True once clients have what they use."""
+
+    is_set_up = False
+
+    @abstractmethod
+    def set_up(self) -> None:
+        """Begin to make what clients use, and go on until it is there."""
+
+
+def topic_request(topic: str, queue_count: int, attributes: str = "") -> Command:
+    """Return the request that makes a topic."""
+    fields = {
+        "topic": topic, "defaultTopic": "TBW102", "readQueueNums": str(queue_count),
+        "writeQueueNums": str(queue_count), "perm": "6", "topicFilterType": "SINGLE_TAG", "order": "false",
+        "attributes": attributes,
+    }  # fmt: skip
+    return Command(RequestCode.UPDATE_AND_CREATE_TOPIC, ext=fields)
+
+
 # (address) -> (epoch, epoch id) of the epoch history of the broker that answers there now
 EpochAt = Callable[[str], tuple[int, str]]
 
@@ -137,7 +159,7 @@ class Producer(ClientNode):
             ext={
                 "a": "producers", "b": TOPIC, "c": "TBW102", "d": "4", "e": str(send.queue_id), "f": "0",
                 "g": str(self.now_us // MS), "h": "0",
-                "i": f"UNIQ_KEY\x01{send.content.partition(b'|')[0].decode()}\x02",
+                "i": f"UNIQ_KEY\x01{name_of(send.content)}\x02",
                 "j": "0", "k": "false", "m": "false",
             },
             body=send.content,
@@ -167,7 +189,7 @@ class Producer(ClientNode):
         send.answered_us = self.now_us
         self._history.operations[f"sends {send.outcome}"] += 1
         self._history.note(
-            f"{self.now_us / SECOND:.4f} {self.name} {content.partition(b'|')[0].decode()} at {address}: "
+            f"{self.now_us / SECOND:.4f} {self.name} {name_of(content)} at {address}: "
             f"{send.outcome} {send.code} queue {queue_id}@{send.queue_offset} log {send.physical} epoch {send.epoch}"
         )
         if send.outcome == ACKED:
@@ -275,3 +297,16 @@ class Consumer(ClientNode):
         self._history.commits.append(
             Commit(self.now_us, self.group, queue_id, offset, address, self.is_master_at(address), epoch)
         )
+
+
+def messages_of(parts: BrokerParts, queue_id: int, topic: str = TOPIC, start: int = 0) -> list[StoredMessage]:
+    """Return all messages of a queue from an offset on, as its broker reads them."""
+    store, found = parts.store, list[StoredMessage]()
+    at = max(store.min_offset(topic, queue_id), start)
+    while at < store.max_offset(topic, queue_id):
+        result = store.get(topic, queue_id, at, 1024, 1 << 24)
+        found += decode_records(b"".join(result.chunks))
+        if result.next_offset <= at:
+            break
+        at = result.next_offset
+    return found

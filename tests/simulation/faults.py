@@ -1,43 +1,44 @@
-"""Draws faults from the seed, applies them to a cluster, and mends them later. Counts those that took effect."""
+"""Draws faults from the seed, applies them to a cluster, and mends them later. Counts those that took effect.
+
+Here are the faults that every kind of cluster has; each kind adds its own.
+"""
 
 from __future__ import annotations
 
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from tests.simulation.broker_node import SimBroker
 from tests.simulation.name_server import SimNameServer
 from tests.simulation.network import Link
-from tests.simulation.plan import WEIGHTS
 from tests.simulation.timeline import MS, SECOND
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
 
 HOUR_MS = 3_600_000
-FAIL_OVER = "fail over"
 
 
-class Faults:
+class Faults(ABC):
     """Applies faults. The method of each kind returns whether there was anything to apply it to."""
 
-    _weights: Mapping[str, int] = WEIGHTS
+    weights: Mapping[str, int]  # kind of fault -> how often it happens, relative to the others
+    down_us: int  # how long a killed broker is down at most
 
     def __init__(self, cluster: Cluster, rng: random.Random) -> None:
         self._cluster = cluster
         self._rng = rng
         self.is_over = False
-        kinds = self._all_kinds()
+        kinds = self.all_kinds()
         self._kinds = {kind: kinds[kind] for kind in cluster.plan.kinds}
 
-    def _all_kinds(self) -> dict[str, Callable[[], bool]]:
+    def all_kinds(self) -> dict[str, Callable[[], bool]]:
         """Return what applies each kind of fault."""
         return {
             "kill a broker": lambda: self._kill(self._any_broker()),
-            "kill the master": lambda: self._kill(self._master()),
             "power loss of a broker": lambda: self._power(self._any_broker()),
-            "power loss of the master": lambda: self._power(self._master()),
             "orderly restart": lambda: self._restart(self._any_broker()),
             "pause": self._pause,
             "kill a name server": self._kill_name_server,
@@ -50,20 +51,13 @@ class Faults:
             "full disk": self._full_disk,
             "failing fsync": self._failing_fsync,
             "slow disk": self._slow_disk,
-            "hand over": lambda: self._cluster.operator.hand_over(),
-            FAIL_OVER: lambda: self._cluster.operator.fail_over(),
-            "forced fail over": lambda: self._cluster.operator.force(),
-            "topic change": lambda: self._cluster.operator.change_topics(),
         }
 
     # -- when ---------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Plan the first fault for when the first messages are on the disk.
-
-        A log that a power loss empties no longer copies any other, and needs an operator.
-        """
-        self._cluster.timeline.after(self._cluster.plan.warm_up_us, self._plan_next)
+        """Plan the first fault."""
+        self._plan_next()
 
     def stop(self) -> None:
         self.is_over = True
@@ -76,7 +70,7 @@ class Faults:
         if self.is_over:
             return
         kinds = list(self._kinds)
-        kind = self._rng.choices(kinds, [self._weights[kind] for kind in kinds])[0]
+        kind = self._rng.choices(kinds, [self.weights[kind] for kind in kinds])[0]
         if self._kinds[kind]():
             self._cluster.history.faults[kind] += 1
         self._plan_next()
@@ -119,83 +113,54 @@ class Faults:
         living = [node for node in self._nodes() if node.is_alive]
         return self._rng.choice(living) if living else None
 
-    def _master(self) -> SimBroker | None:
-        return next((broker for broker in self._cluster.brokers if broker.is_master), None)
-
     def _hosts(self) -> list[str]:
         return [node.host for node in self._nodes()]
 
+    @abstractmethod
     def _client_hosts(self) -> list[str]:
         """Return the clients' machines that a partition may reach."""
-        cluster = self._cluster
-        return [node.process.host for node in (*cluster.producers, *cluster.consumers, cluster.operator)]
 
     # -- machines -----------------------------------------------------------------------------------------------
 
     def _die(self, broker: SimBroker, kind: str) -> None:
-        cluster = self._cluster
         self.note(f"{kind} {broker.name}")
-        epoch_id = broker.entry[1] if kind == "power" and broker.is_master else ""
-        cluster.history.incident(cluster.timeline.now_us, kind, broker.name, epoch_id)
         if kind == "power":
-            cluster.watcher.disturb(cluster.timeline.now_us)
             broker.lose_power()
         else:
             broker.kill()
 
     def _kill(self, broker: SimBroker | None, kind: str = "kill") -> bool:
+        """Let a broker die, and start it later."""
         if broker is None:
             return False
-        was_master = broker.is_master
         self._die(broker, kind)
-        if was_master and FAIL_OVER in self._kinds and self._rng.random() < 0.5:
-            self._cluster.timeline.after(SECOND, self._fail_over)
-        self._later(20 * SECOND, lambda: self._start(broker))
+        self._later(self.down_us, lambda: self._start(broker))
         return True
-
-    def kill_master(self) -> bool:
-        """Kill the master, which starts again later; with some luck a slave takes over first."""
-        return self._kill(self._master())
-
-    def _fail_over(self) -> None:
-        if not self.is_over and self._kinds[FAIL_OVER]():
-            self._cluster.history.faults[FAIL_OVER] += 1
 
     def _power(self, broker: SimBroker | None) -> bool:
         return self._kill(broker, "power")
 
     def _start(self, broker: SimBroker) -> None:
-        if broker.is_alive or self.is_over:
-            return
-        if broker in self._cluster.operator.held:
-            self._later(20 * SECOND, lambda: self._start(broker))
-        else:
+        if not broker.is_alive:
             broker.start()
 
     def _restart(self, broker: SimBroker | None) -> bool:
+        """Stop a broker in good order."""
         if broker is None or broker.process.is_paused:
             return False
         self.note(f"orderly stop of {broker.name}")
-        self._cluster.history.incident(self._cluster.timeline.now_us, "stop", broker.name)
         broker.stop()
-        life = broker.process
-
-        def start_again() -> None:
-            if life.is_alive:
-                self._later(10 * SECOND, start_again)  # the stop takes long, or the broker is paused
-            else:
-                self._start(broker)
-
-        self._later(10 * SECOND, start_again)
         return True
 
     def _pause(self) -> bool:
-        node = self._any_node()
+        return self._pause_node(self._any_node(), 60 * SECOND)
+
+    def _pause_node(self, node: SimBroker | SimNameServer | None, longest_us: int) -> bool:
         if node is None or node.process.is_paused:
             return False
         self.note(f"pause {node.name}")
         node.pause()
-        self._later(60 * SECOND, node.resume)
+        self._later(longest_us, node.resume)
         return True
 
     def _kill_name_server(self) -> bool:
@@ -265,8 +230,7 @@ class Faults:
 
     def _partition(self, *, both_ways: bool) -> bool:
         """Separate some machines from the others; clients may be on either side."""
-        cluster, rng = self._cluster, self._rng
-        hosts = self._hosts()
+        rng, hosts = self._rng, self._hosts()
         rng.shuffle(hosts)
         here = set(hosts[: rng.randrange(1, max(2, len(hosts)))])
         clients = self._client_hosts()
@@ -276,9 +240,14 @@ class Faults:
         if both_ways:
             cuts |= {(b, a) for a, b in cuts}
         self.note(f"{'partition' if both_ways else 'one-way partition'} {sorted(here)} | {sorted(there)}")
-        cluster.network.cuts |= cuts
-        self._later(40 * SECOND, lambda: cluster.network.heal(cuts))
+        self._cut(cuts, 40 * SECOND)
         return True
+
+    def _cut(self, cuts: set[tuple[str, str]], longest_us: int) -> None:
+        """Let nothing through in these directions for a time."""
+        network = self._cluster.network
+        network.cuts |= cuts
+        self._later(longest_us, lambda: network.heal(cuts))
 
     def _cut_connections(self) -> bool:
         """Break some connections. Each end notices at its own time, so one may have two where the other has one."""

@@ -12,6 +12,11 @@ MS = 1_000
 ACKED, REFUSED, UNSURE = "acked", "refused", "unsure"
 
 
+def name_of(content: bytes) -> str:
+    """Return the name of a message, which its content begins with."""
+    return content.partition(b"|")[0].decode()
+
+
 @dataclass(slots=True)
 class Send:
     """One attempt to send. ``answered_us`` is -1 before the answer; ``physical`` is the log offset in the answer."""
@@ -92,6 +97,10 @@ class History:
     lies: Counter[str] = field(default_factory=Counter)
     trace: list[str] | None = None
     now_us: int = 0
+
+    def of_a_group(self) -> History:
+        """Return a history of one group: sends and what was seen are its own, counts and violations are shared."""
+        return History(violations=self.violations, faults=self.faults, operations=self.operations, trace=self.trace)
 
     def begin(self, send: Send) -> None:
         """Record a send that begins now."""

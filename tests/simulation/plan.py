@@ -1,175 +1,41 @@
-"""The meaning of a seed: how the cluster is made, what its clients do, and what happens to it.
-
-Most seeds are *storms*: minutes with a fault every few seconds and clients in a hurry. Every fifth is an *era*: hours
-of a cluster's life with a message now and then and a fault a minute. Eras show what needs time: registrations, tokens
-and connections that grow old, many epochs, pending offsets, files that come and go.
-"""
+"""What a seed decides for every kind of cluster. Each kind adds fields of its own, and draws all of them."""
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from pymq.broker.replication.history import epoch_history
 from tests.simulation.network import Link
 from tests.simulation.timeline import MS, SECOND
 
-MINUTE = 60 * SECOND
-HOUR = 60 * MINUTE
-ERA_EVERY = 5  # seeds
-LIAR_EVERY = 3  # seeds
-DEALS_EVERY = 4  # seeds
-LOG_BYTES_MAX = 48 * 1024 * 1024  # that one plan's producers write, about: each broker keeps it twice in memory
-POPPER_EVERY = 4  # seeds
-PIECES_EVERY = 4
-PROOFS_EVERY = 5
-MIN_ENTRIES_MAX = 5  # a shorter epoch history can't be merged
 
-# kind of fault -> how often it happens, relative to the others
-WEIGHTS = {
-    "kill a broker": 4,
-    "kill the master": 4,
-    "power loss of a broker": 2,
-    "power loss of the master": 2,
-    "orderly restart": 2,
-    "pause": 3,
-    "kill a name server": 2,
-    "partition": 4,
-    "one-way partition": 3,
-    "cut connections": 5,
-    "half-open connections": 2,
-    "slow network": 2,
-    "clock jump": 2,
-    "full disk": 2,
-    "failing fsync": 1,
-    "slow disk": 2,
-    "hand over": 3,
-    "fail over": 3,
-    "forced fail over": 1,
-    "topic change": 1,
-}
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """Everything drawn before the first event."""
 
     seed: int
-    slave_count: int
     name_server_count: int
     producer_count: int
     consumer_count: int
     settings: dict[str, Any]
-    copies_needed: int  # 1: ASYNC_MASTER
     is_sync_flush: bool
-    tick_us: int
     link: Link
     pace_us: int
     size_max_bytes: int
     duration_us: int
     gap_us: int  # between faults, on average
-    kinds: tuple[str, ...]
-    epoch_entries_max: int  # in an epoch history; with few entries, merging comes soon
-    quiet_us: int = 600 * SECOND  # the cluster must come to rest within this time at the end
+    kinds: tuple[str, ...]  # of faults
+    quiet_us: int  # the cluster must come to rest within this time at the end
+    tick_us: int = 100 * MS
     is_impatient: bool = False  # the run ends with the first broken promise
-    has_liar: bool = False  # see liar.py
-    dealer_count: int = 0  # see dealing.py
-    has_timers: bool = False  # see timers.py
-    has_popper: bool = False  # see pops.py
-    has_batches: bool = False  # see batches.py
-    has_pieces: bool = False  # see pieces.py
-    has_proofs: bool = False  # slaves and masters prove to have the credentials of servers
 
     @property
     def warm_up_us(self) -> int:
         """The time until there are messages on the disks."""
-        return max(self.flush_age_us or 2 * SECOND, 3 * self.pace_us)
-
-    @property
-    def flush_age_us(self) -> int | None:
-        """The age up to which an answered message may be in page caches only; None when it never is."""
-        if self.is_sync_flush:
-            return None
-        return (int(self.settings["flushIntervalCommitLog"]) * MS + self.tick_us) * 2 + 6 * SECOND
+        return 2 * SECOND
 
 
-def drawn(seed: int) -> Plan:
-    """Return the plan of a seed."""
-    storm = _storm(seed)
-    return _bounded(storm if seed % ERA_EVERY else _era(storm))
-
-
-def _bounded(plan: Plan) -> Plan:
-    """Return the plan with messages so small that its log stays within LOG_BYTES_MAX."""
-    message_count = plan.producer_count * plan.duration_us // plan.pace_us
-    size_max_bytes = max(2 * LOG_BYTES_MAX // max(message_count, 1), 100)
-    return replace(plan, size_max_bytes=min(plan.size_max_bytes, size_max_bytes))
-
-
-def _era(storm: Plan) -> Plan:
-    """Return a plan for the same cluster, with more time."""
-    chance = random.Random(storm.seed ^ 0x0E7A)
-    settings = storm.settings | {
-        "haSendHeartbeatInterval": 5000,
-        "haHousekeepingInterval": 20_000,
-        "registerNameServerPeriod": 30_000,
-        "slaveSyncInterval": 300,
-    }
-    return replace(
-        storm,
-        has_liar=False,  # with --liar only: hours give it time for what these rules don't stop yet
-        settings=settings,
-        tick_us=SECOND,
-        pace_us=chance.choice((5, 10, 30)) * SECOND,
-        duration_us=chance.choice((1, 2, 4)) * HOUR,
-        gap_us=chance.choice((20, 60, 120)) * SECOND,
-    )
-
-
-def _storm(seed: int) -> Plan:
-    chance, own_chance = random.Random(seed), random.Random(seed ^ 0x4E16)
-    slave_count = chance.choice((1, 1, 2, 2, 3))
-    is_sync = chance.random() < 0.6
-    is_sync_flush = chance.random() < 0.3
-    copies = 1
-    if is_sync:
-        copies = 3 if slave_count >= 2 and chance.random() < 0.25 else 2
-    settings: dict[str, Any] = {
-        "brokerRole": "SYNC_MASTER" if is_sync else "ASYNC_MASTER",
-        "inSyncReplicas": max(copies, 2),
-        "flushDiskType": "SYNC_FLUSH" if is_sync_flush else "ASYNC_FLUSH",
-        "flushIntervalCommitLog": chance.choice((200, 500, 2000)),
-        "slaveTimeout": chance.choice((500, 1500, 3000)),
-        "haSendHeartbeatInterval": chance.choice((500, 1500, 2500)),
-        "haHousekeepingInterval": chance.choice((5000, 20_000)),
-        "haTransferBatchSize": chance.choice((1024, 8192, 262_144)),
-        "haFullSync": chance.choice(("true", "false")),
-        "registerNameServerPeriod": chance.choice((10_000, 30_000)),
-        "slaveSyncInterval": chance.choice((300, 1000)),
-        "fileReservedTime": chance.choice((72, 876_000)),
-    }
-    kinds = tuple(chance.sample(sorted(WEIGHTS), chance.randrange(3, len(WEIGHTS))))
-    return Plan(
-        seed=seed,
-        slave_count=slave_count,
-        name_server_count=chance.choice((1, 2)),
-        producer_count=chance.choice((1, 2, 3)),
-        consumer_count=chance.choice((1, 2)),
-        settings=settings,
-        copies_needed=copies,
-        is_sync_flush=is_sync_flush,
-        tick_us=chance.choice((100, 250, 500)) * MS,
-        link=Link(chance.choice((100, 500, 5000)), chance.choice((100, 1000, 20_000)), chance.choice((0.0, 0.1, 0.5))),
-        pace_us=chance.choice((50, 300, 1000, 5000)) * MS,
-        size_max_bytes=chance.choice((100, 2000, 30_000)),
-        duration_us=chance.choice((30, 60, 120, 300)) * SECOND,
-        gap_us=chance.choice((500, 2000, 5000, 15_000)) * MS,
-        kinds=kinds,
-        has_liar=seed % LIAR_EVERY == 0,
-        dealer_count=0 if seed % DEALS_EVERY else 1 + own_chance.getrandbits(1),
-        has_popper=seed % POPPER_EVERY == 2,
-        has_pieces=seed % PIECES_EVERY == 3,
-        has_proofs=seed % PROOFS_EVERY == 4,
-        epoch_entries_max=own_chance.choice((MIN_ENTRIES_MAX, 12, epoch_history.ENTRIES_MAX)),
-    )
+def drawn_link(chance: random.Random) -> Link:
+    """Return how fast the network is when no fault slows it."""
+    return Link(chance.choice((100, 500, 5000)), chance.choice((100, 1000, 20_000)), chance.choice((0.0, 0.1, 0.5)))

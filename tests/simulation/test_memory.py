@@ -15,9 +15,9 @@ from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.store import MessageStore
 from tests.simulation import broker_node
 from tests.simulation.broker_node import drop_read_caches
-from tests.simulation.cluster import simulate
 from tests.simulation.disk import SimDisk
-from tests.simulation.mutations import hunting_plan
+from tests.simulation.master_slave.plan import hunting_plan
+from tests.simulation.simulating import simulate
 from tests.store.support import make_store, put
 
 SEED = 7
@@ -90,7 +90,7 @@ def test_dead_processes_keep_little(dead: list[MessageStore], monkeypatch: pytes
         lost.append(sum(len(node.data) for node in nodes))
 
     monkeypatch.setattr(SimDisk, "lose_power", lose_power)
-    assert not simulate(SEED, plan=hunting_plan(SEED)).violations
+    assert not simulate(hunting_plan(SEED)).violations
     assert len(dead) > 3 and lost and not any(lost)
     sizes = [content_bytes(store) for store in dead]
     assert max(sizes) < KEPT_BYTES_MAX, sizes

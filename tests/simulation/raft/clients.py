@@ -10,8 +10,8 @@ from typing import Any
 from pymq.errors import PymqError, RefusedError
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command
-from tests.simulation.clients import QUEUE_COUNT, TOPIC, ClientNode, Consumer, Producer
-from tests.simulation.history import ACKED, REFUSED, History, Seen, Send
+from tests.simulation.clients import QUEUE_COUNT, TOPIC, ClientNode, Consumer, Producer, topic_request
+from tests.simulation.history import ACKED, REFUSED, History, Seen, Send, name_of
 from tests.simulation.raft.ledger import Ledger
 from tests.simulation.remoting import run
 from tests.simulation.timeline import MS, SECOND
@@ -40,7 +40,7 @@ class Places:
     def answered(self, send: Send) -> None:
         """Check an acknowledged send."""
         self.acked.append(send)
-        name = _name(send.content)
+        name = name_of(send.content)
         if send.physical >= self._ledger.confirmed.end:
             self._history.violated(f"{name} at {send.physical} is acknowledged, confirmed is {self._ledger.confirmed}")
         if send.queue_offset <= self._newest_at_begin[send.content]:
@@ -55,7 +55,7 @@ class Places:
         """Check a message that a consumer got."""
         if seen.physical >= self._ledger.confirmed.end:
             self._history.violated(
-                f"{seen.group} got {_name(seen.content)} at {seen.physical}, confirmed is {self._ledger.confirmed}"
+                f"{seen.group} got {name_of(seen.content)} at {seen.physical}, confirmed is {self._ledger.confirmed}"
             )
         self._put(seen.queue_id, seen.queue_offset, seen.content)
 
@@ -64,28 +64,25 @@ class Places:
         for (queue_id, offset), content in self._contents.items():
             found = stored[queue_id][offset] if offset < len(stored[queue_id]) else None
             if found != content:
-                other = "nothing" if found is None else _name(found)
-                self._history.violated(f"{_name(content)} is gone from {offset} of queue {queue_id}: {other} is there")
+                other = "nothing" if found is None else name_of(found)
+                name = name_of(content)
+                self._history.violated(f"{name} is gone from {offset} of queue {queue_id}: {other} is there")
         contents = [content for queue in stored.values() for content in queue]
         if len(set(contents)) != len(contents):
             self._history.violated("a message is stored twice, and was sent once")
         refused = {send.content for send in self._history.sends if send.outcome == REFUSED}
         if kept := refused.intersection(contents):
             codes = {send.code for send in self._history.sends if send.content in kept}
-            self._history.violated(f"{len(kept)} refused messages are stored, with codes {codes}: {_name(min(kept))}")
+            self._history.violated(f"{len(kept)} refused messages are stored, with codes {codes}: {name_of(min(kept))}")
 
     def _put(self, queue_id: int, offset: int, content: bytes) -> None:
         place = queue_id, offset
         if self._contents.setdefault(place, content) != content:
             self._history.violated(
-                f"{_name(content)} and {_name(self._contents[place])} are both at {offset} of queue {queue_id}"
+                f"{name_of(content)} and {name_of(self._contents[place])} are both at {offset} of queue {queue_id}"
             )
         if self._places.setdefault(content, place) != place:
-            self._history.violated(f"{_name(content)} is at {place} and at {self._places[content]} (queue, offset)")
-
-
-def _name(content: bytes) -> str:
-    return content.partition(b"|")[0].decode()
+            self._history.violated(f"{name_of(content)} is at {place} and at {self._places[content]} (queue, offset)")
 
 
 class RaftProducer(Producer):
@@ -190,12 +187,3 @@ def _topic_request(topic: str, queue_count: int) -> Command:
     if not queue_count:
         return Command(RequestCode.DELETE_TOPIC_IN_BROKER, ext={"topic": topic}, version=479)
     return topic_request(topic, queue_count)
-
-
-def topic_request(topic: str, queue_count: int) -> Command:
-    """Return the request that makes a topic."""
-    fields = {
-        "topic": topic, "defaultTopic": "TBW102", "readQueueNums": str(queue_count),
-        "writeQueueNums": str(queue_count), "perm": "6", "topicFilterType": "SINGLE_TAG", "order": "false",
-    }  # fmt: skip
-    return Command(RequestCode.UPDATE_AND_CREATE_TOPIC, ext=fields, version=479)

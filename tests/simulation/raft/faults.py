@@ -19,27 +19,26 @@ from tests.simulation.raft.plan import WEIGHTS
 from tests.simulation.timeline import MS, SECOND
 
 if TYPE_CHECKING:
-    from tests.simulation.raft.cluster import Group, RaftCluster
+    from tests.simulation.raft.cluster import Group, RaftGroups
 
 
 class RaftFaults(Faults):
     """Applies faults to groups."""
 
-    _weights = WEIGHTS
+    weights = WEIGHTS
+    down_us = 10 * SECOND
 
-    def __init__(self, cluster: RaftCluster, rng: random.Random) -> None:
+    def __init__(self, cluster: RaftGroups, rng: random.Random) -> None:
         self._raft = cluster
         self.down: set[str] = set()  # brokers that a fault keeps down
-        super().__init__(cluster, rng)  # type: ignore[arg-type]
+        super().__init__(cluster, rng)
 
-    def _all_kinds(self) -> dict[str, Callable[[], bool]]:
-        kinds = super()._all_kinds()
-        return kinds | {
+    def all_kinds(self) -> dict[str, Callable[[], bool]]:
+        return super().all_kinds() | {
             "kill the leader": lambda: self._kill(self._leader()),
-            "power loss of a broker": lambda: self._power(self._any_broker()),
             "power loss of the leader": lambda: self._power(self._leader()),
             "power loss of all": self._power_of_all,
-            "pause the leader": self._pause_leader,
+            "pause the leader": lambda: self._pause_node(self._leader(), 15 * SECOND),
             "flapping link": self._flap,
             "emptied disk": self._empty,
             "lying disk": self._lie,
@@ -47,9 +46,6 @@ class RaftFaults(Faults):
             "remove a member": self._remove,
             "isolate the leader": self._isolate,
         }
-
-    def start(self) -> None:
-        self._plan_next()
 
     # -- targets ------------------------------------------------------------------------------------------------
 
@@ -81,21 +77,14 @@ class RaftFaults(Faults):
     # -- machines -----------------------------------------------------------------------------------------------
 
     def _kill(self, broker: SimBroker | None, kind: str = "kill") -> bool:
-        if broker is None:
-            return False
-        self.note(f"{kind} {broker.name}")
-        self.down.add(broker.name)
-        if kind == "power":
-            broker.lose_power()
-        else:
-            broker.kill()
-        self._later(10 * SECOND, lambda: self._start(broker))
-        return True
+        if broker is not None:
+            self.down.add(broker.name)
+        return super()._kill(broker, kind)
 
     def _power(self, broker: SimBroker | None) -> bool:
         if broker is None or not (self._raft.plan.is_sync_flush or self._may_lose_disk(broker)):
             return False
-        return self._kill(broker, "power")
+        return super()._power(broker)
 
     def _power_of_all(self) -> bool:
         if not self._raft.plan.is_sync_flush:
@@ -107,24 +96,7 @@ class RaftFaults(Faults):
 
     def _start(self, broker: SimBroker) -> None:
         self.down.discard(broker.name)
-        if not broker.is_alive:
-            broker.start()
-
-    def _restart(self, broker: SimBroker | None) -> bool:
-        if broker is None or broker.process.is_paused:
-            return False
-        self.note(f"orderly stop of {broker.name}")
-        broker.stop()
-        return True
-
-    def _pause_leader(self) -> bool:
-        leader = self._leader()
-        if leader is None or leader.process.is_paused:
-            return False
-        self.note(f"pause {leader.name}")
-        leader.pause()
-        self._later(15 * SECOND, leader.resume)
-        return True
+        super()._start(broker)
 
     # -- disks --------------------------------------------------------------------------------------------------
 
@@ -134,10 +106,7 @@ class RaftFaults(Faults):
             return False
         self.note(f"disk of {broker.name} is emptied")
         self._group_of(broker).ledger.emptied.add(broker.node.replica)
-        self.down.add(broker.name)
-        broker.lose_power()
-        broker.empty_disk()
-        self._later(5 * SECOND, lambda: self._start(broker))
+        self._lose(broker, broker.empty_disk)
         return True
 
     def _lie(self) -> bool:
@@ -146,11 +115,15 @@ class RaftFaults(Faults):
         if not isinstance(broker, RaftBroker) or not self._may_lose_disk(broker):
             return False
         self.note(f"disk of {broker.name} has lied")
+        self._lose(broker, lambda: broker.forget_log_end(self._rng))
+        return True
+
+    def _lose(self, broker: RaftBroker, harm: Callable[[], None]) -> None:
+        """Take the power of a machine, harm its disk, and start it later."""
         self.down.add(broker.name)
         broker.lose_power()
-        broker.forget_log_end(self._rng)
+        harm()
         self._later(5 * SECOND, lambda: self._start(broker))
-        return True
 
     # -- network ------------------------------------------------------------------------------------------------
 
@@ -198,8 +171,7 @@ class RaftFaults(Faults):
         back = {(b, a) for a, b in out}
         cuts = self._rng.choice((out, back, out | back))
         self.note(f"isolate {leader.name}: {sorted(cuts)}")
-        self._raft.network.cuts |= cuts
-        self._later(15 * SECOND, lambda: self._raft.network.heal(cuts))
+        self._cut(cuts, 15 * SECOND)
         return True
 
     # -- membership ---------------------------------------------------------------------------------------------

@@ -58,7 +58,6 @@ def group_settings(name: str, group: int, node_count: int, number: int) -> dict[
     """Return the settings that make a broker the member with this number."""
     peers = ";".join(f"n{each}-{host_of(group, each)}:{PORT}" for each in range(node_count))
     return {
-        "brokerName": name,
         "enableDLegerCommitLog": "true",
         "dLegerGroup": name,
         "dLegerPeers": peers,

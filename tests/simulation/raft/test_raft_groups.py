@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
-
 import pytest
 
 from tests.planting import Bug
-from tests.simulation.raft.cluster import simulate_raft
-from tests.simulation.raft.mutations import caught_by, hunting_plan
-from tests.simulation.raft.plan import WEIGHTS, drawn
+from tests.simulation.mutations import caught_by
+from tests.simulation.raft.plan import WEIGHTS, drawn, hunting_plan
 from tests.simulation.raft.seeded_bugs import BUGS
+from tests.simulation.simulating import simulate
 
 BUG_COUNT_MIN = 8
 
 
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """Silence asyncio: the product itself logs what goes wrong here."""
-    before = logging.getLogger("asyncio").level
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-    yield
-    logging.getLogger("asyncio").setLevel(before)
-
-
 def test_a_group_keeps_its_promises() -> None:
-    report = simulate_raft(3, plan=hunting_plan(3))
+    report = simulate(hunting_plan(3))
     assert not report.violations
     assert report.faults.total() > 0
     assert report.operations["elections"] > 1
@@ -37,7 +25,7 @@ def test_a_group_keeps_its_promises() -> None:
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_seeded_bug_is_caught(bug: Bug) -> None:
     """By the seed that is known to do so; ``scripts/simulate --raft --mutations`` looks in others, too."""
-    assert caught_by(bug, 0) is not None
+    assert caught_by(bug, hunting_plan, 0) is not None
 
 
 def test_there_are_many_seeded_bugs() -> None:

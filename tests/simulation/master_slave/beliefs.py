@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 from pymq.model.hosts import host_of
 from pymq.namesrv.brokers import HOLDER_SILENCE_MAX_MS
 from tests.simulation.broker_node import SimBroker
-from tests.simulation.liar import Liar
+from tests.simulation.master_slave.liar import Liar
 from tests.simulation.name_server import SimNameServer
 
 LOOK_MS_MAX = 3_000  # between two looks
 
 if TYPE_CHECKING:
-    from tests.simulation.cluster import Cluster
+    from tests.simulation.master_slave.cluster import MasterSlave
 
 
 class Beliefs:
     """Looks at all brokers now and then. Does nothing without a liar."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: MasterSlave) -> None:
         self._cluster = cluster
         # name -> epoch and configured id of each broker that was a master at the last look
         self._masters: dict[str, tuple[int, int]] = {}

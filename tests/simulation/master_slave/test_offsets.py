@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.simulation.clients import TOPIC
-from tests.simulation.following import Span
 from tests.simulation.history import Commit, History
-from tests.simulation.offsets import COPIED_US, OFFSETS_OLD_US, Offsets
+from tests.simulation.master_slave.following import Span
+from tests.simulation.master_slave.offsets import COPIED_US, OFFSETS_OLD_US, Offsets
 from tests.simulation.timeline import MS, SECOND
 
 START_US = 100 * SECOND  # the time of the commit

@@ -7,13 +7,13 @@ from functools import cache
 from typing import Any
 
 from pymq.broker.assembly.parts import BrokerParts
-from pymq.model.record import StoredMessage, decode_records
+from pymq.model.record import StoredMessage
 from pymq.store.replica.divergent_tail import DIVERGENT_DIRECTORY
 from tests.simulation.broker_node import ROOT, SEGMENT_BYTES, SimBroker
-from tests.simulation.clients import QUEUE_COUNT, TOPIC
-from tests.simulation.following import Followings
-from tests.simulation.history import ACKED, History, Incident, Seen, Send
-from tests.simulation.offsets import Offsets, broker_of
+from tests.simulation.clients import QUEUE_COUNT, TOPIC, messages_of
+from tests.simulation.history import ACKED, History, Incident, Seen, Send, name_of
+from tests.simulation.master_slave.following import Followings
+from tests.simulation.master_slave.offsets import Offsets, broker_of
 from tests.simulation.timeline import SECOND
 
 # A message of a SYNC_FLUSH master may wait this long for the disk: the slowest fsync, and the one before it.
@@ -113,7 +113,7 @@ class Watcher:
         copies = self._copies(seen.physical, seen.content, needed)
         if len(copies) < needed:
             self._history.violated(
-                f"{_text(seen.content)} of queue {seen.queue_id}@{seen.queue_offset} was shown by {seen.address} "
+                f"{name_of(seen.content)} of queue {seen.queue_id}@{seen.queue_offset} was shown by {seen.address} "
                 f"with copies on {copies or 'no broker'}"
             )
 
@@ -130,19 +130,6 @@ class Watcher:
 
     def _server(self, address: str) -> SimBroker:
         return next(broker for broker in self._brokers if broker.address == address)
-
-
-def messages_of(parts: BrokerParts, queue_id: int, topic: str = TOPIC, start: int = 0) -> list[StoredMessage]:
-    """Return all messages of a queue from an offset on, as its broker reads them."""
-    store, found = parts.store, list[StoredMessage]()
-    at = max(store.min_offset(topic, queue_id), start)
-    while at < store.max_offset(topic, queue_id):
-        result = store.get(topic, queue_id, at, 1024, 1 << 24)
-        found += decode_records(b"".join(result.chunks))
-        if result.next_offset <= at:
-            break
-        at = result.next_offset
-    return found
 
 
 class Verdict:
@@ -382,7 +369,7 @@ class Verdict:
             body = there.get((seen.queue_id, seen.queue_offset))
             if body != seen.content and not self._may_vanish(seen, send):
                 self._say(
-                    f"{_text(seen.content)} was read at queue {seen.queue_id}@{seen.queue_offset}, and is not there"
+                    f"{name_of(seen.content)} was read at queue {seen.queue_id}@{seen.queue_offset}, and is not there"
                 )
 
     def _may_vanish(self, seen: Seen, send: Send) -> bool:
@@ -427,14 +414,10 @@ def _difference(here: object, there: object) -> str:
     return f"{there} for {here}"
 
 
-def _text(content: bytes) -> str:
-    return content.partition(b"|")[0].decode()
-
-
 def named(send: Send) -> str:
     """Return the name of a message, its place and its answer, for a violation."""
     return (
-        f"{_text(send.content)} (queue {send.queue_id}@{send.queue_offset}, log {send.physical}, epoch {send.epoch}, "
+        f"{name_of(send.content)} (queue {send.queue_id}@{send.queue_offset}, log {send.physical}, epoch {send.epoch}, "
         f"answered at {send.answered_us / SECOND:.4f} by {send.address})"
     )
 

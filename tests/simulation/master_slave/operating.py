@@ -20,16 +20,16 @@ from pymq.model.tables import SubscriptionGroupConfig
 from pymq.operations.broker.promotion import make_plan
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command
-from tests.simulation import dealing
-from tests.simulation.batches import BATCH_ATTRIBUTES, BATCH_TOPIC
 from tests.simulation.broker_node import SimBroker
-from tests.simulation.clients import QUEUE_COUNT, TOPIC, ClientNode
+from tests.simulation.clients import QUEUE_COUNT, TOPIC, Operator, topic_request
 from tests.simulation.loop import SimLoop, start
+from tests.simulation.master_slave import dealing
+from tests.simulation.master_slave.batches import BATCH_ATTRIBUTES, BATCH_TOPIC
+from tests.simulation.master_slave.timers import TIMER_TARGET
 from tests.simulation.timeline import SECOND, NodeClock
-from tests.simulation.timers import TIMER_TARGET
 
 if TYPE_CHECKING:
-    from tests.simulation.cluster import Cluster
+    from tests.simulation.master_slave.cluster import MasterSlave
 
 Judge = Callable[[PromotionPlan], str | None]
 
@@ -39,10 +39,10 @@ PATIENCE_AFTER_A_LIAR = 22  # a name server may have kept the master's id for it
 OTHER_TOPICS = ("Returns", "Invoices")
 
 
-class Operator(ClientNode):
+class MasterSlaveOperator(Operator):
     """Runs one promotion at a time, and records what it may cost before and after it."""
 
-    def __init__(self, name: str, host: str, *, cluster: Cluster, **common: Any) -> None:
+    def __init__(self, name: str, host: str, *, cluster: MasterSlave, **common: Any) -> None:
         super().__init__(name, host, **common)
         self._cluster = cluster
         self._loop = SimLoop(  # type: ignore[abstract]
@@ -50,7 +50,6 @@ class Operator(ClientNode):
         )
         self._clock = NodeClock(self._timeline)
         self.is_busy = False
-        self.is_set_up = False
         self.held: list[SimBroker] = []  # dead brokers that must not start now
 
     def _failed(self, what: str, error: BaseException | None) -> None:
@@ -71,13 +70,13 @@ class Operator(ClientNode):
         address = self._cluster.brokers[0].address
         while not self.is_set_up:
             try:
-                await self._make_topic(address, TOPIC, QUEUE_COUNT)
+                await self._ask(address, topic_request(TOPIC, QUEUE_COUNT))
                 if self._cluster.dealers:
-                    await self._make_topic(address, dealing.TOPIC, 1)
+                    await self._ask(address, topic_request(dealing.TOPIC, 1))
                 if self._cluster.plan.has_timers:
-                    await self._make_topic(address, TIMER_TARGET, 1)
+                    await self._ask(address, topic_request(TIMER_TARGET, 1))
                 if self._cluster.plan.has_batches:
-                    await self._make_topic(address, BATCH_TOPIC, 1, BATCH_ATTRIBUTES)
+                    await self._ask(address, topic_request(BATCH_TOPIC, 1, BATCH_ATTRIBUTES))
                 for consumer in self._cluster.consumers:
                     await self._make_group(address, consumer.group)
             except PymqError:
@@ -90,21 +89,13 @@ class Operator(ClientNode):
         async with Admin(self._name_servers, clock=self._clock) as admin:
             await admin._connection._client.invoke_ok(address, command)
 
-    async def _make_topic(self, address: str, topic: str, queue_count: int, attributes: str = "") -> None:
-        fields = {
-            "topic": topic, "defaultTopic": "TBW102", "readQueueNums": str(queue_count),
-            "writeQueueNums": str(queue_count), "perm": "6", "topicFilterType": "SINGLE_TAG", "order": "false",
-            "attributes": attributes,
-        }  # fmt: skip
-        await self._ask(address, Command(RequestCode.UPDATE_AND_CREATE_TOPIC, ext=fields))
-
     async def _make_group(self, address: str, group: str) -> None:
         body = msgspec.json.encode(SubscriptionGroupConfig(group_name=group))
         await self._ask(address, Command(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body))
 
     def change_topics(self) -> bool:
         """Create, use and delete another topic in random order. Return False when there is no master."""
-        master = next((broker for broker in self._cluster.brokers if broker.is_master), None)
+        master = self._cluster.master
         if master is None:
             return False
         self._begin(self._change_topics(master.address, self._rng.choice(OTHER_TOPICS)))
@@ -115,7 +106,7 @@ class Operator(ClientNode):
             for _ in range(self._rng.randrange(1, 6)):
                 step = self._rng.randrange(4)
                 if step == 0:
-                    await self._make_topic(address, topic, self._rng.randrange(1, 3))
+                    await self._ask(address, topic_request(topic, self._rng.randrange(1, 3)))
                 elif step == 1:
                     await self._ask(address, Command(RequestCode.DELETE_TOPIC_IN_BROKER, ext={"topic": topic}))
                 else:

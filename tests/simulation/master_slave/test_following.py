@@ -6,11 +6,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tests.simulation.cluster import LOOK_US, Cluster, simulate
-from tests.simulation.following import Span
+from tests.simulation.master_slave.cluster import LOOK_US, MasterSlave
+from tests.simulation.master_slave.following import Span
+from tests.simulation.master_slave.stories import Stage
+from tests.simulation.master_slave.story_plans import usual_plan
 from tests.simulation.network import Link
-from tests.simulation.stories import Stage
-from tests.simulation.story_plans import usual_plan
+from tests.simulation.simulating import simulate
 from tests.simulation.timeline import MS, SECOND
 
 LONG_US = 30 * SECOND
@@ -22,7 +23,7 @@ def spans_around(trouble: Trouble) -> tuple[list[Span], int]:
     found: list[Span] = []
     happened_us = 0
 
-    async def run(cluster: Cluster) -> None:
+    async def run(cluster: MasterSlave) -> None:
         nonlocal happened_us
         stage = Stage(cluster)
         await stage.until(stage.follows, "a slave that follows")
@@ -33,7 +34,7 @@ def spans_around(trouble: Trouble) -> tuple[list[Span], int]:
         await stage.wait(LONG_US)
         found.extend(cluster.followings.of(stage.slave))
 
-    report = simulate(0, plan=usual_plan(), story=run)
+    report = simulate(usual_plan(), story=run)
     assert not report.violations
     return found, happened_us
 

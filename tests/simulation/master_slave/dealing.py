@@ -22,9 +22,9 @@ from pymq.model.sysflag import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSAC
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command
 from tests.simulation.broker_node import SimBroker
-from tests.simulation.checking import messages_of, named
-from tests.simulation.clients import NOT_SURE_CODES, ClientNode, EpochAt
+from tests.simulation.clients import NOT_SURE_CODES, ClientNode, EpochAt, messages_of
 from tests.simulation.history import ACKED, MS, REFUSED, UNSURE, History, Incident, Send
+from tests.simulation.master_slave.checking import named
 from tests.simulation.remoting import run
 from tests.simulation.timeline import SECOND, Timeline
 

@@ -14,8 +14,8 @@ from pymq.model import pop
 from pymq.model.record import StoredMessage, decode_records
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
-from tests.simulation.checking import messages_of
-from tests.simulation.clients import QUEUE_COUNT, TOPIC, ClientNode
+from tests.simulation.clients import QUEUE_COUNT, TOPIC, ClientNode, messages_of
+from tests.simulation.history import name_of
 from tests.simulation.plan import Plan
 from tests.simulation.remoting import run
 from tests.simulation.timeline import MS, SECOND
@@ -82,7 +82,7 @@ class Popper(ClientNode):
         self.is_strict = self.is_strict and not any(
             incident.kind in ("promote", "force", "power") for incident in self._history.incidents
         )
-        what = content.partition(b"|")[0].decode()
+        what = name_of(content)
         if self.is_strict and content in self._acked:
             self._history.violated(f"{what} was acknowledged and came again to {GROUP}")
         if self.is_strict and self.now_us < self._hidden_until_us.get(content, 0):

@@ -15,16 +15,16 @@ from pymq.model.inner_batch import unwrapped
 from pymq.model.record import StoredMessage, decode_records, encode_batch_entry
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
-from tests.simulation.checking import messages_of, named
-from tests.simulation.clients import SUBSCRIPTION_FLAG, ClientNode, Producer
+from tests.simulation.clients import SUBSCRIPTION_FLAG, ClientNode, Producer, messages_of
 from tests.simulation.history import ACKED, Send
+from tests.simulation.master_slave.checking import named
 from tests.simulation.remoting import run
 from tests.simulation.timeline import SECOND
 
 if TYPE_CHECKING:
     from tests.simulation.broker_node import SimBroker
-    from tests.simulation.checking import Verdict
-    from tests.simulation.cluster import Cluster
+    from tests.simulation.master_slave.checking import Verdict
+    from tests.simulation.master_slave.cluster import MasterSlave
 
 BATCH_TOPIC = "Measurements"  # with one queue
 BATCH_ATTRIBUTES = "+queue.type=BatchCQ"
@@ -126,13 +126,12 @@ def queue_of(parts: BrokerParts) -> list[StoredMessage]:
     return list(unwrapped(messages_of(parts, 0, BATCH_TOPIC)))
 
 
-def judge(cluster: Cluster, verdict: Verdict) -> None:
+def judge(cluster: MasterSlave, verdict: Verdict) -> None:
     """Check the queues of all brokers at rest."""
-    masters = [broker for broker in cluster.brokers if broker.is_master]
-    if len(masters) != 1 or masters[0].parts is None:
+    if (found := cluster.only_master()) is None:
         return  # which is a violation already
-    say, master = cluster.history.violated, masters[0]
-    messages = queue_of(masters[0].parts)
+    master, parts = found
+    say, messages = cluster.history.violated, queue_of(parts)
     offsets = [message.queue_offset for message in messages]
     if offsets and offsets != list(range(offsets[0], offsets[0] + len(offsets))):
         say(f"the queue of batches has holes or repeats: {offsets[:50]}")

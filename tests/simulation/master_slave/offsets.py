@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.simulation.broker_node import SimBroker
 from tests.simulation.clients import QUEUE_COUNT, TOPIC
-from tests.simulation.following import Followings
 from tests.simulation.history import Commit, History, Incident
+from tests.simulation.master_slave.following import Followings
 from tests.simulation.timeline import MS, SECOND
 
 # A saved table is at most this old when its broker dies: flushConsumerOffsetInterval, the save itself, a tick.

@@ -19,16 +19,17 @@ from pymq.model.tables import SubscriptionGroupConfig
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command
 from tests.simulation.broker_node import ROOT, SimBroker
-from tests.simulation.clients import TOPIC
-from tests.simulation.cluster import LOOK_US as FOLLOWING_LOOK_US
-from tests.simulation.cluster import Cluster, Report, simulate
+from tests.simulation.clients import TOPIC, topic_request
 from tests.simulation.history import ACKED, Commit
+from tests.simulation.master_slave.cluster import LOOK_US as FOLLOWING_LOOK_US
+from tests.simulation.master_slave.cluster import MasterSlave
+from tests.simulation.master_slave.offsets import COPIED_US
+from tests.simulation.master_slave.operating import OTHER_TOPICS
+from tests.simulation.master_slave.pieces import is_between_pieces, next_entry
+from tests.simulation.master_slave.plan import MIN_ENTRIES_MAX
+from tests.simulation.master_slave.story_plans import plan_of
 from tests.simulation.network import Link, SimStream
-from tests.simulation.offsets import COPIED_US
-from tests.simulation.operating import OTHER_TOPICS
-from tests.simulation.pieces import is_between_pieces, next_entry
-from tests.simulation.plan import MIN_ENTRIES_MAX
-from tests.simulation.story_plans import plan_of
+from tests.simulation.simulating import Report, simulate
 from tests.simulation.timeline import MS, SECOND
 
 GROUP = "G-of-the-story"
@@ -41,7 +42,7 @@ LARGE_COUNT, LARGE_BYTES = 250, 30_000  # several times what an HaConnection sen
 class Stage:
     """What a story may do to its cluster."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: MasterSlave) -> None:
         self.cluster = cluster
         self.master, self.slave = cluster.brokers[:2]  # their roles at the start
 
@@ -132,10 +133,7 @@ class Stage:
 
     async def make_topic(self, name: str) -> None:
         """Create a topic with one queue. Raises PymqError."""
-        fields = {"topic": name, "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6",
-                  "topicFilterType": "SINGLE_TAG", "order": "false", "attributes": ""}  # fmt: skip
-        command = Command(RequestCode.UPDATE_AND_CREATE_TOPIC, ext=fields)
-        await self.cluster.operator.client.invoke_ok(self.master.address, command)
+        await self.cluster.operator.client.invoke_ok(self.master.address, topic_request(name, 1))
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic. Raises PymqError."""
@@ -499,10 +497,10 @@ def tell(name: str, *, tracing: bool = False) -> Report:
     """Simulate a story. Raises KeyError for an unknown name."""
     story = STORIES[name]
 
-    async def run(cluster: Cluster) -> None:
+    async def run(cluster: MasterSlave) -> None:
         stage = Stage(cluster)
         if await stage.until(stage.follows, "a slave that follows"):
             await stage.make_group()
             await story(stage)
 
-    return simulate(0, tracing=tracing, plan=plan_of(name), story=run)
+    return simulate(plan_of(name), tracing=tracing, story=run)

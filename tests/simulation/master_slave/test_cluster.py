@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
-
 import pytest
 
 from tests.planting import Bug
-from tests.simulation.cluster import simulate
-from tests.simulation.mutations import caught_by, hunting_plan
-from tests.simulation.plan import ERA_EVERY, drawn
-from tests.simulation.seeded_bugs import BUGS
-from tests.simulation.stories import STORIES, tell
+from tests.simulation.master_slave.plan import ERA_EVERY, drawn, hunting_plan
+from tests.simulation.master_slave.seeded_bugs import BUGS
+from tests.simulation.master_slave.stories import STORIES, tell
+from tests.simulation.mutations import caught_by
+from tests.simulation.simulating import simulate
 from tests.simulation.tally import Tally
 
 # The seeds are always the same: storms, and an era. They take a quarter of a minute.
@@ -21,19 +18,10 @@ BUG_COUNT_MIN = 22
 SEARCHED_SEEDS = 20  # tried after the story or seed that the bug names
 
 
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """Silence asyncio: the product itself logs what goes wrong here."""
-    before = logging.getLogger("asyncio").level
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-    yield
-    logging.getLogger("asyncio").setLevel(before)
-
-
 def test_seeds(capsys: pytest.CaptureFixture[str]) -> None:
     tally = Tally()
     for seed in SEEDS:
-        report = simulate(seed)
+        report = simulate(drawn(seed))
         tally.add(report)
         assert not report.violations, f"scripts/simulate --seed {seed} --trace: {report.violations}"
     with capsys.disabled():
@@ -43,7 +31,7 @@ def test_seeds(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_seed_is_always_the_same_run() -> None:
-    first, second = (simulate(3, tracing=True, plan=hunting_plan(3)) for _ in range(2))
+    first, second = (simulate(hunting_plan(3), tracing=True) for _ in range(2))
     assert first.trace == second.trace
     assert (first.event_count, first.faults, first.operations) == (second.event_count, second.faults, second.operations)
 
@@ -65,7 +53,8 @@ def test_a_story_has_no_violations(name: str) -> None:
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_seeded_bug_is_caught(bug: Bug) -> None:
-    assert caught_by(bug, SEARCHED_SEEDS) is not None, f"{bug} passed {bug.suites} and {SEARCHED_SEEDS} seeds"
+    found = caught_by(bug, hunting_plan, SEARCHED_SEEDS)
+    assert found is not None, f"{bug} passed {bug.suites} and {SEARCHED_SEEDS} seeds"
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)

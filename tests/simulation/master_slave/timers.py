@@ -17,17 +17,16 @@ from pymq.model.properties import TIMER_DELIVER_MS, UNIQ_KEY
 from pymq.model.timers import DELETE_KEY
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command
-from tests.simulation.checking import messages_of
-from tests.simulation.clients import NOT_SURE_CODES, Producer
-from tests.simulation.history import ACKED, REFUSED, UNSURE, Send
+from tests.simulation.clients import NOT_SURE_CODES, Producer, messages_of
+from tests.simulation.history import ACKED, REFUSED, UNSURE, Send, name_of
 from tests.simulation.remoting import run
 from tests.simulation.timeline import MS, SECOND
 
 if TYPE_CHECKING:
     from pymq.broker.assembly.parts import BrokerParts
     from pymq.model.record import StoredMessage
-    from tests.simulation.checking import Verdict
-    from tests.simulation.cluster import Cluster
+    from tests.simulation.master_slave.checking import Verdict
+    from tests.simulation.master_slave.cluster import MasterSlave
 
 TIMER_TARGET = "Reminders"
 DELAYS_MS = (1, 700, 3000, 12_000, 40_000)
@@ -43,7 +42,7 @@ ANYWHERE = 1 << 62  # the place of a record that is in no answer
 class TimerProducer(Producer):
     """Sends messages that are due some seconds later."""
 
-    cluster: Cluster
+    cluster: MasterSlave
 
     def start(self, pace_us: int, size_max_bytes: int) -> None:
         """Send at the pace of the other producers, but not more than a message in 200 ms."""
@@ -94,9 +93,10 @@ class TimerProducer(Producer):
         self._history.operations[f"recalls {recall.outcome}"] += 1
 
 
-def let_all_come(cluster: Cluster) -> None:
+def let_all_come(cluster: MasterSlave) -> None:
     """Set the master's clock hours ahead at the end of a run, and wait until nothing is due any more."""
-    (master,) = (broker for broker in cluster.brokers if broker.is_master)
+    if (master := cluster.master) is None:
+        return  # which is a violation already
     ahead_ms = max(broker.clock.skew_ms for broker in cluster.brokers) - min(b.clock.skew_ms for b in cluster.brokers)
     master.clock.skew_ms += ahead_ms + HOUR_MS
 
@@ -107,17 +107,17 @@ def let_all_come(cluster: Cluster) -> None:
         timers = parts.messages.timers
         return timers.behind_count == 0 and timers.behind_ms < 2 * SECOND // 1000
 
-    cluster._until(cluster.plan.quiet_us, is_done, "not all timer messages that are due were delivered")
+    cluster.until(cluster.plan.quiet_us, is_done, "not all timer messages that are due were delivered")
 
 
-def judge(cluster: Cluster, verdict: Verdict) -> None:
+def judge(cluster: MasterSlave, verdict: Verdict) -> None:
     """Check what was delivered, on the master at rest."""
     history = cluster.history
-    masters = [broker for broker in cluster.brokers if broker.is_master]
-    if len(masters) != 1 or masters[0].parts is None:
+    if (found := cluster.only_master()) is None:
         return  # which is a violation already
-    messages = messages_of(masters[0].parts, 0, TIMER_TARGET)
-    recalled_at = _judge_recalls(cluster, verdict, masters[0].parts, messages)
+    _, parts = found
+    messages = messages_of(parts, 0, TIMER_TARGET)
+    recalled_at = _judge_recalls(cluster, verdict, parts, messages)
     for message in messages:
         due_ms = int(message.properties[TIMER_DELIVER_MS])
         if message.store_timestamp_ms < due_ms:
@@ -127,7 +127,7 @@ def judge(cluster: Cluster, verdict: Verdict) -> None:
     if unknown:
         history.violated(f"timers that were never sent: {sorted(unknown)[:3]}")
     for send in history.timer_sends:
-        is_missing = not counts[send.content] and key_of(send.content) not in recalled_at
+        is_missing = not counts[send.content] and name_of(send.content) not in recalled_at
         if send.outcome == ACKED and is_missing and not verdict.may_be_lost(send):
             history.violated(f"lost timer: {send.content[:20]!r}, log {send.physical}, epoch {send.epoch}")
     history.operations["timers delivered"] += len(counts)
@@ -138,13 +138,8 @@ def judge(cluster: Cluster, verdict: Verdict) -> None:
             history.violated(f"timer {body[:20]!r} came {count} times after {disturbances} faults and starts")
 
 
-def key_of(content: bytes) -> str:
-    """Return the unique key of a message."""
-    return content.partition(b"|")[0].decode()
-
-
 def _judge_recalls(
-    cluster: Cluster, verdict: Verdict, parts: BrokerParts, messages: list[StoredMessage]
+    cluster: MasterSlave, verdict: Verdict, parts: BrokerParts, messages: list[StoredMessage]
 ) -> dict[str, int]:
     """Check acknowledged recalls; return where in the log the first recall of each message stands, by unique key."""
     history, recalled_at = cluster.history, dict[str, int]()
@@ -152,9 +147,9 @@ def _judge_recalls(
         if DELETE_KEY.decode() in record.properties:
             recalled_at.setdefault(record.properties[UNIQ_KEY], record.physical_offset)
     for recall in history.recalls:
-        if recall.outcome == ACKED and key_of(recall.content) not in recalled_at and not verdict.may_be_lost(recall):
-            history.violated(f"lost recall of {key_of(recall.content)}, answered at {recall.answered_us / SECOND:.4f}")
-    acked = {key_of(recall.content) for recall in history.recalls if recall.outcome == ACKED}
+        if recall.outcome == ACKED and name_of(recall.content) not in recalled_at and not verdict.may_be_lost(recall):
+            history.violated(f"lost recall of {name_of(recall.content)}, answered at {recall.answered_us / SECOND:.4f}")
+    acked = {name_of(recall.content) for recall in history.recalls if recall.outcome == ACKED}
     for message in messages:
         key = message.properties[UNIQ_KEY]
         if key in acked and message.physical_offset > recalled_at.get(key, ANYWHERE):

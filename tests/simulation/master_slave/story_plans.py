@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from tests.simulation.master_slave.plan import MIN_ENTRIES_MAX, MasterSlavePlan, drawn
 from tests.simulation.network import Link
-from tests.simulation.plan import MIN_ENTRIES_MAX, Plan, drawn
 from tests.simulation.timeline import MS, SECOND
 
 
-def usual_plan() -> Plan:
+def usual_plan() -> MasterSlavePlan:
     """A master and a slave, one producer in a hurry; ASYNC_MASTER, so that no send waits for a separated slave."""
     plan = drawn(1)
     settings = plan.settings | {
@@ -26,31 +26,31 @@ def usual_plan() -> Plan:
     )  # fmt: skip
 
 
-def careless_plan() -> Plan:
+def careless_plan() -> MasterSlavePlan:
     """The usual plan, but the master flushes nothing by itself."""
     plan = usual_plan()
     settings = {"flushIntervalCommitLog": 60_000, "flushCommitLogLeastPages": 1_000_000}
     return replace(plan, settings=plan.settings | settings)
 
 
-def promising_plan() -> Plan:
+def promising_plan() -> MasterSlavePlan:
     """The careless plan with a SYNC_MASTER, which answers for what its slave has."""
     plan = careless_plan()
     return replace(plan, settings=plan.settings | {"brokerRole": "SYNC_MASTER"}, copies_needed=2)
 
 
-def syncing_plan() -> Plan:
+def syncing_plan() -> MasterSlavePlan:
     """The promising plan with SYNC_FLUSH: master and slave answer for what is on their disks."""
     plan = promising_plan()
     return replace(plan, settings=plan.settings | {"flushDiskType": "SYNC_FLUSH"}, is_sync_flush=True)
 
 
-def pieces_plan() -> Plan:
+def pieces_plan() -> MasterSlavePlan:
     """The usual plan, but tables go to slaves in small pieces."""
     return replace(usual_plan(), has_pieces=True)
 
 
-PLANS: dict[str, Callable[[], Plan]] = {
+PLANS: dict[str, Callable[[], MasterSlavePlan]] = {
     "come back after many epochs": careless_plan,
     "commit to a slave what its master hides": syncing_plan,
     "delete a topic between two pieces": pieces_plan,
@@ -62,6 +62,6 @@ PLANS: dict[str, Callable[[], Plan]] = {
 }
 
 
-def plan_of(story: str) -> Plan:
+def plan_of(story: str) -> MasterSlavePlan:
     """Return the plan of the story's cluster."""
     return PLANS.get(story, usual_plan)()

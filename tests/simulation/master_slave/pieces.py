@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from pymq.broker.assembly.slave_side import SlaveSide
 from pymq.broker.replication.tables.table_pieces import PieceSizes
 from tests.simulation.broker_node import SimBroker
-from tests.simulation.plan import Plan
+from tests.simulation.master_slave.plan import MasterSlavePlan
 from tests.simulation.timeline import MS, SECOND
 
 if TYPE_CHECKING:
-    from tests.simulation.cluster import Cluster
+    from tests.simulation.master_slave.cluster import MasterSlave
 
 SMALL_PIECES = PieceSizes(entries=2, offsets=2)  # a cluster has about ten topics and groups, and some offsets
 LOOK_US = MS
@@ -24,7 +24,7 @@ LOOKS_MAX = 10_000
 CUT = "cut between pieces"
 
 
-def piece_sizes(plan: Plan) -> PieceSizes:
+def piece_sizes(plan: MasterSlavePlan) -> PieceSizes:
     """Return the sizes of pieces in the plan's cluster."""
     return SMALL_PIECES if plan.has_pieces else PieceSizes()
 
@@ -49,7 +49,7 @@ def is_between_pieces(broker: SimBroker, table: str = "") -> bool:
 class PieceCutter:
     """Waits for moments between two pieces, with random numbers of its own."""
 
-    def __init__(self, cluster: Cluster, rng: random.Random) -> None:
+    def __init__(self, cluster: MasterSlave, rng: random.Random) -> None:
         self._cluster = cluster
         self._rng = rng
 
@@ -83,7 +83,7 @@ class PieceCutter:
     def _cut(self, slave: SimBroker) -> None:
         cluster = self._cluster
         cluster.history.faults[CUT] += 1
-        master = next((broker for broker in cluster.brokers if broker.is_master), None)
+        master = cluster.master
         cluster.faults.note(f"{CUT} of {slave.name}")
         for stream in list(cluster.network.streams):
             if master is not None and {stream.local_host, stream.peer_host} == {slave.host, master.host}:

@@ -26,9 +26,9 @@ from pymq.wire.framing import FrameBuffer
 from pymq.wire.ha import encode_head, encode_report
 from pymq.wire.reply import Reply
 from pymq.wire.streams import Stream
-from tests.simulation import forging
-from tests.simulation.forging import Facts
 from tests.simulation.history import History
+from tests.simulation.master_slave import forging
+from tests.simulation.master_slave.forging import Facts
 from tests.simulation.network import SimNetwork
 from tests.simulation.remoting import SimClient
 from tests.simulation.timeline import SECOND, Process, Timeline
