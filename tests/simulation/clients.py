@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from abc import abstractmethod
 from collections.abc import Callable
+from typing import NamedTuple
 
 from pymq.broker.assembly.parts import BrokerParts
 from pymq.errors import PymqError, RefusedError
@@ -35,29 +36,31 @@ NOT_SURE_CODES = frozenset(
 )
 
 
+# (address) -> (epoch, epoch id) of the epoch history of the broker that answers there now
+EpochAt = Callable[[str], tuple[int, str]]
+
+
+class World(NamedTuple):
+    """What all clients of one broker name share."""
+
+    timeline: Timeline
+    network: SimNetwork
+    history: History
+    name_servers: list[str]  # their addresses
+    broker_name: str
+
+
 class ClientNode:
     """The base of all clients: a process, connections, and a route that may be outdated."""
 
-    def __init__(
-        self,
-        name: str,
-        host: str,
-        *,
-        timeline: Timeline,
-        network: SimNetwork,
-        rng: random.Random,
-        history: History,
-        name_servers: list[str],
-        broker_name: str,
-    ) -> None:
+    epoch_at: EpochAt = staticmethod(lambda address: (-1, ""))
+
+    def __init__(self, name: str, host: str, rng: random.Random, world: World) -> None:
         self.name = name
-        self.process = Process(timeline, name, host)
-        self.client = SimClient(network, self.process)
-        self._timeline = timeline
+        self.process = Process(world.timeline, name, host)
+        self.client = SimClient(world.network, self.process)
         self._rng = rng
-        self._history = history
-        self._name_servers = name_servers
-        self._broker_name = broker_name
+        self._timeline, self._network, self._history, self._name_servers, self._broker_name = world
         self._route: TopicRoute | None = None
         self._route_us = -(1 << 60)
         self.is_stopping = False
@@ -96,6 +99,42 @@ class ClientNode:
         data = route.broker(self._broker_name) if route else None
         return data.read_address(broker_id) if data else None
 
+    async def store(self, send: Send, request: Command, timeout_s: float = 3.0) -> Command | None:
+        """Ask the send's broker to store something, and note how it ended. Return the answer if it was accepted."""
+        answer = None
+        try:
+            answer = await self.client.invoke_ok(send.address, request, timeout_s)
+        except RefusedError as error:
+            send.code = error.code
+            send.outcome = UNSURE if error.code in NOT_SURE_CODES else REFUSED
+        except PymqError:
+            send.outcome = UNSURE
+        else:
+            send.code, send.outcome = 0, ACKED
+            send.epoch, send.epoch_id = self.epoch_at(send.address)
+        send.answered_us = self.now_us
+        return answer
+
+    async def pull(self, address: str, **fields: str) -> tuple[Command | None, int]:
+        """Ask for messages from an offset on. Return the answer, and the offset that goes on without one.
+
+        There is no answer when nothing new is there: ask again from the same offset; or from -1 when there is no such
+        offset any more. Raises PymqError.
+        """
+        ext = {
+            "topic": TOPIC, "maxMsgNums": "32", "sysFlag": str(SUBSCRIPTION_FLAG), "commitOffset": "0",
+            "suspendTimeoutMillis": "5000", "subVersion": "0", "subscription": "*",
+        }  # fmt: skip
+        request = Command(RequestCode.PULL_MESSAGE, ext=ext | fields, version=479)
+        try:
+            return await self.client.invoke_ok(address, request, 12.0), -1
+        except RefusedError as error:
+            if error.code == ResponseCode.PULL_OFFSET_MOVED:
+                return None, -1
+            if error.code not in (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY):
+                raise
+            return None, int(fields["queueOffset"])
+
 
 class Operator(ClientNode):
     """The base of operators. ``is_set_up`` is True once clients have what they use."""
@@ -105,6 +144,22 @@ class Operator(ClientNode):
     @abstractmethod
     def set_up(self) -> None:
         """Begin to make what clients use, and go on until it is there."""
+
+
+def send_request(topic: str, body: bytes, *, group: str = "operators", **fields: str) -> Command:
+    """Return the request that sends a message. ``fields``: the request's other fields that differ."""
+    ext = {
+        "a": group, "b": topic, "c": "TBW102", "d": "1", "e": "0", "f": "0", "g": "0", "h": "0", "j": "0",
+        "k": "false", "m": "false",
+    }  # fmt: skip
+    return Command(RequestCode.SEND_MESSAGE_V2, ext=ext | fields, body=body, version=479)
+
+
+def placed_at(send: Send, answer: Command) -> None:
+    """Note the place in queue and log that the answer to a send names."""
+    fields = answer.ext or {}
+    send.queue_offset, send.physical = int(fields["queueOffset"]), int(fields["msgId"][-16:], 16)
+    send.recall_handle = fields.get("recallHandle", "")
 
 
 def topic_request(topic: str, queue_count: int, attributes: str = "") -> Command:
@@ -117,15 +172,10 @@ def topic_request(topic: str, queue_count: int, attributes: str = "") -> Command
     return Command(RequestCode.UPDATE_AND_CREATE_TOPIC, ext=fields)
 
 
-# (address) -> (epoch, epoch id) of the epoch history of the broker that answers there now
-EpochAt = Callable[[str], tuple[int, str]]
-
-
 class Producer(ClientNode):
     """Sends one message after another. All differ, and a failed send is not retried."""
 
     on_answer: Callable[[Send], None] = staticmethod(lambda send: None)
-    epoch_at: EpochAt = staticmethod(lambda address: (-1, ""))
     send_timeout_s = 3.0
 
     def start(self, pace_us: int, size_max_bytes: int) -> None:
@@ -154,39 +204,20 @@ class Producer(ClientNode):
 
     def request(self, send: Send) -> Command:
         """Return the request of a send."""
-        return Command(
-            RequestCode.SEND_MESSAGE_V2,
-            ext={
-                "a": "producers", "b": TOPIC, "c": "TBW102", "d": "4", "e": str(send.queue_id), "f": "0",
-                "g": str(self.now_us // MS), "h": "0",
-                "i": f"UNIQ_KEY\x01{name_of(send.content)}\x02",
-                "j": "0", "k": "false", "m": "false",
-            },
-            body=send.content,
-            version=479,
-            serialize=self._rng.choice((SERIALIZE_JSON, SERIALIZE_ROCKETMQ)),
-        )  # fmt: skip
+        fields = {"d": "4", "e": str(send.queue_id), "g": str(self.now_us // MS)}
+        properties = f"UNIQ_KEY\x01{name_of(send.content)}\x02"
+        request = send_request(TOPIC, send.content, group="producers", i=properties, **fields)
+        request.serialize = self._rng.choice((SERIALIZE_JSON, SERIALIZE_ROCKETMQ))
+        return request
 
     async def _send(self, address: str, content: bytes) -> Send:
         queue_id = self._rng.randrange(QUEUE_COUNT)
         send = Send(content, self.name, queue_id, address, self.now_us)
         self.begin(send)
         self._history.operations["sends"] += 1
-        try:
-            answer = await self.client.invoke_ok(address, self.request(send), self.send_timeout_s)
-        except RefusedError as error:
-            send.code = error.code
-            send.outcome = UNSURE if error.code in NOT_SURE_CODES else REFUSED
-        except PymqError:
-            send.outcome = UNSURE
-        else:
-            send.code, send.outcome = 0, ACKED
-            fields = answer.ext or {}
-            send.queue_offset = int(fields["queueOffset"])
-            send.physical = int(fields["msgId"][-16:], 16)
-            send.recall_handle = fields.get("recallHandle", "")
-            send.epoch, send.epoch_id = self.epoch_at(address)
-        send.answered_us = self.now_us
+        answer = await self.store(send, self.request(send), self.send_timeout_s)
+        if answer is not None:
+            placed_at(send, answer)
         self._history.operations[f"sends {send.outcome}"] += 1
         self._history.note(
             f"{self.now_us / SECOND:.4f} {self.name} {name_of(content)} at {address}: "
@@ -201,7 +232,6 @@ class Consumer(ClientNode):
     """The only member of its group. It reads every queue from the group's offset and commits now and then."""
 
     is_master_at: Callable[[str], bool] = staticmethod(lambda address: False)
-    epoch_at: EpochAt = staticmethod(lambda address: (-1, ""))
     # (address) -> a value that changes with each start and each epoch of the master there; None without a master
     life_at: Callable[[str], object] = staticmethod(lambda address: None)
     on_seen: Callable[[Seen], None] = staticmethod(lambda seen: None)
@@ -256,24 +286,13 @@ class Consumer(ClientNode):
         """Return the next offset, -1 to ask for the group's, and the id of the suggested broker. Raises PymqError."""
         self._history.operations["pulls"] += 1
         is_patient = self._rng.random() < 0.5
-        request = Command(
-            RequestCode.PULL_MESSAGE,
-            ext={
-                "consumerGroup": self.group, "topic": TOPIC, "queueId": str(queue_id), "queueOffset": str(offset),
-                "maxMsgNums": "32", "commitOffset": "0", "suspendTimeoutMillis": "5000", "subVersion": "0",
-                "sysFlag": str(SUBSCRIPTION_FLAG | (SUSPEND_FLAG if is_patient else 0)), "subscription": "*",
-            },
-            version=479,
-        )  # fmt: skip
         entry = self.epoch_at(address)
-        try:
-            answer = await self.client.invoke_ok(address, request, 12.0)
-        except RefusedError as error:
-            if error.code == ResponseCode.PULL_OFFSET_MOVED:
-                return -1, 0
-            if error.code not in (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY):
-                raise
-            return offset, 0
+        answer, next_offset = await self.pull(
+            address, consumerGroup=self.group, queueId=str(queue_id), queueOffset=str(offset),
+            sysFlag=str(SUBSCRIPTION_FLAG | (SUSPEND_FLAG if is_patient else 0)),
+        )  # fmt: skip
+        if answer is None:
+            return next_offset, 0
         suggested = int((answer.ext or {}).get("suggestWhichBrokerId", 0))
         for message in decode_records(answer.body):
             seen = Seen(

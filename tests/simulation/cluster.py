@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.broker_node import SimBroker
-from tests.simulation.clients import ClientNode, Operator
+from tests.simulation.clients import ClientNode, Operator, World
 from tests.simulation.history import History
 from tests.simulation.name_server import SimNameServer
 from tests.simulation.network import SimNetwork
@@ -74,12 +74,10 @@ class Cluster(ABC):
         addresses = ";".join(server.address for server in self.name_servers)
         return {"brokerName": broker_name, "namesrvAddr": addresses}
 
-    def client_arguments(self, history: History, broker_name: str) -> dict[str, Any]:
-        """Return what all clients of a broker name take."""
-        return {
-            "timeline": self.timeline, "network": self.network, "history": history, "broker_name": broker_name,
-            "name_servers": [server.address for server in self.name_servers],
-        }  # fmt: skip
+    def world(self, history: History, broker_name: str) -> World:
+        """Return what all clients of a broker name share."""
+        addresses = [server.address for server in self.name_servers]
+        return World(self.timeline, self.network, history, addresses, broker_name)
 
     # -- what a kind of cluster adds ------------------------------------------------------------------------------
 

@@ -75,30 +75,25 @@ def _logged_to(history: History) -> Iterator[None]:
 
 @contextmanager
 def _without_gc() -> Iterator[None]:
-    """Keep what dead processes leave until the run ends: the collector would run at moments that no seed decides."""
+    """Keep what dead processes leave until this context ends: a collector would run at moments that no seed decides.
+
+    Coroutines of dead processes run to their ends without a loop when they are deleted, and complain: nothing is heard.
+    """
+    before = sys.unraisablehook
     gc.disable()
     try:
         yield
-    finally:
-        gc.enable()
-
-
-@contextmanager
-def _unheard() -> Iterator[None]:
-    """Silence coroutines of dead processes: when deleted they run to their ends without a loop, and complain."""
-    before = sys.unraisablehook
-    sys.unraisablehook = lambda _: None
-    try:
-        yield
+        sys.unraisablehook = lambda _: None
         gc.collect()
     finally:
         sys.unraisablehook = before
+        gc.enable()
 
 
 def simulate(plan: Plan, *, tracing: bool = False, story: Story | None = None) -> Report:
-    """Run one plan. An error that escapes is a violation too; it is raised with ``tracing``.
+    """Run one plan. ``story`` takes the place of its faults. An error that escapes is a violation, too.
 
-    ``story`` takes the place of the plan's faults.
+    With ``tracing`` such an error is raised.
     """
     started = time.process_time()
     cluster = CLUSTERS[type(plan)](plan, tracing=tracing)
@@ -112,10 +107,8 @@ def simulate(plan: Plan, *, tracing: bool = False, story: Story | None = None) -
                     raise
                 history.violated(f"{type(error).__name__}: {error}")
         longest_wait_us = cluster.longest_wait_us()
-        # Automatic collection is still off here. Otherwise the collector would scan all of it twice.
-        with _unheard():
-            cluster.end()
-            del cluster
+        cluster.end()
+        del cluster
     return Report(
         plan.seed, history.violations, history.faults, history.operations, history.lies, longest_wait_us,
         timeline.now_us, timeline.event_count, time.process_time() - started, history.trace or [],

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pymq.broker.assembly.parts import BrokerParts
-from pymq.errors import PymqError, RefusedError
+from pymq.errors import PymqError
 from pymq.model.inner_batch import unwrapped
 from pymq.model.record import StoredMessage, decode_records, encode_batch_entry
-from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command
-from tests.simulation.clients import SUBSCRIPTION_FLAG, ClientNode, Producer, messages_of
+from tests.simulation.clients import ClientNode, Producer, messages_of
 from tests.simulation.history import ACKED, Send
 from tests.simulation.master_slave.checking import named
 from tests.simulation.remoting import run
@@ -82,23 +82,12 @@ class BatchReader(ClientNode):
 
     async def _pull(self, address: str, offset: int) -> tuple[int, int]:
         """Return the offset to read next and the id of the suggested broker. Raises PymqError."""
-        request = Command(
-            RequestCode.PULL_MESSAGE,
-            ext={
-                "consumerGroup": "G-batches", "topic": BATCH_TOPIC, "queueId": "0", "queueOffset": str(offset),
-                "maxMsgNums": str(self._rng.choice((1, 4, 32))), "commitOffset": "0", "suspendTimeoutMillis": "5000",
-                "subVersion": "0", "sysFlag": str(SUBSCRIPTION_FLAG), "subscription": "*",
-            },
-            version=479,
+        answer, next_offset = await self.pull(
+            address, consumerGroup="G-batches", topic=BATCH_TOPIC, queueId="0", queueOffset=str(offset),
+            maxMsgNums=str(self._rng.choice((1, 4, 32))),
         )  # fmt: skip
-        try:
-            answer = await self.client.invoke_ok(address, request, 12.0)
-        except RefusedError as error:
-            if error.code == ResponseCode.PULL_OFFSET_MOVED:
-                return 0, 0
-            if error.code not in (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY):
-                raise
-            return offset, 0
+        if answer is None:
+            return max(next_offset, 0), 0
         fields, messages = answer.ext or {}, list(unwrapped(decode_records(answer.body)))
         found, end = [message.queue_offset for message in messages], int(fields["nextBeginOffset"])
         self._history.operations["messages of batches read"] += len(found)

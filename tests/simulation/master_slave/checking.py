@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pymq.broker.assembly.parts import BrokerParts
 from pymq.model.record import StoredMessage
 from pymq.store.replica.divergent_tail import DIVERGENT_DIRECTORY
 from tests.simulation.broker_node import ROOT, SEGMENT_BYTES, SimBroker
 from tests.simulation.clients import QUEUE_COUNT, TOPIC, messages_of
-from tests.simulation.history import ACKED, History, Incident, Seen, Send, name_of
-from tests.simulation.master_slave.following import Followings
+from tests.simulation.history import ACKED, Incident, Seen, Send, name_of
 from tests.simulation.master_slave.offsets import Offsets, broker_of
 from tests.simulation.timeline import SECOND
+
+if TYPE_CHECKING:
+    from tests.simulation.master_slave.cluster import MasterSlave
 
 # A message of a SYNC_FLUSH master may wait this long for the disk: the slowest fsync, and the one before it.
 SYNCING_US = 5 * SECOND
@@ -63,15 +65,11 @@ def held(broker: SimBroker, content: bytes) -> bool:
 class Watcher:
     """Checks each answer at the moment it arrives."""
 
-    def __init__(self, brokers: list[SimBroker], history: History, copies_needed: int, *, is_sync_flush: bool) -> None:
-        """``copies_needed``: how many logs must hold a message when its send is answered; 1 under ASYNC_MASTER.
-
-        ``is_sync_flush``: the copies must be on disks, not only in page caches.
-        """
-        self._is_sync_flush = is_sync_flush
-        self._brokers = brokers
-        self._history = history
-        self.copies_needed = copies_needed
+    def __init__(self, cluster: MasterSlave) -> None:
+        self._cluster = cluster
+        self._brokers = cluster.brokers
+        self._history = cluster.history
+        self._copies_needed = cluster.plan.copies_needed
         self._acked: dict[tuple[int, str, int], Send] = {}
         self._disturbed_us = -SECOND  # the latest loss of log bytes: older sends can't be checked
 
@@ -85,10 +83,10 @@ class Watcher:
         other = self._acked.setdefault(key, send)
         if other is not send and send.epoch > 0:
             self._history.violated(f"two messages were acknowledged at one place: {named(other)} and {named(send)}")
-        server = self._server(send.address)
+        server = self._cluster.broker_at(send.address)
         # A slave that answered was the master a moment ago.
-        send.is_sync = server.is_sync_master or (not server.is_master and self.copies_needed > 1)
-        if not send.is_sync and self.copies_needed > 1:
+        send.is_sync = server.is_sync_master or (not server.is_master and self._copies_needed > 1)
+        if not send.is_sync and self._copies_needed > 1:
             # A slave promoted by force before it ever saw its master can't know that its group has a SYNC_MASTER.
             self._history.operations["acknowledged by a master that forgot SYNC_MASTER"] += 1
             if not any(incident.kind == "force" for incident in self._history.incidents):
@@ -96,8 +94,10 @@ class Watcher:
             return
         if self._disturbed_us >= send.invoked_us:
             return
-        copies = self._copies(send.physical, send.content, self.copies_needed, on_disk=self._is_sync_flush)
-        if len(copies) < self.copies_needed:
+        copies = self._copies(
+            send.physical, send.content, self._copies_needed, on_disk=self._cluster.plan.is_sync_flush
+        )
+        if len(copies) < self._copies_needed:
             self._history.violated(f"{named(send)} was acknowledged with copies on {copies or 'no broker'}")
 
     def seen(self, seen: Seen) -> None:
@@ -105,11 +105,11 @@ class Watcher:
         send = self._history.sent.get(seen.content)
         if send is None or self._disturbed_us >= send.invoked_us:
             return
-        server = self._server(seen.address)
+        server = self._cluster.broker_at(seen.address)
         if seen.physical < server.opened_end or (server.is_master and not server.is_sync_master):
             return  # it was in the log at the start, where a master can't know whether slaves have it
         # A slave serves what it has, maybe before all other slaves have it.
-        needed = self.copies_needed if server.is_master else min(self.copies_needed, 2)
+        needed = self._copies_needed if server.is_master else min(self._copies_needed, 2)
         copies = self._copies(seen.physical, seen.content, needed)
         if len(copies) < needed:
             self._history.violated(
@@ -128,32 +128,18 @@ class Watcher:
             copies += [broker.name for broker in self._brokers if broker.name not in copies and held(broker, content)]
         return copies
 
-    def _server(self, address: str) -> SimBroker:
-        return next(broker for broker in self._brokers if broker.address == address)
-
 
 class Verdict:
     """Checks the cluster at rest: it has one master, the others are its copies, and all promises are kept."""
 
-    def __init__(
-        self,
-        brokers: list[SimBroker],
-        history: History,
-        followings: Followings,
-        flush_age_us: int | None,
-        copies_needed: int,
-    ) -> None:
-        """``flush_age_us``: the age up to which a message may be in a page cache only; None under SYNC_FLUSH.
-
-        ``copies_needed``: see :class:`Watcher`.
-        """
-        self._followings = followings
-        self._copies_needed = copies_needed
+    def __init__(self, cluster: MasterSlave) -> None:
+        self._followings = cluster.followings
+        self._copies_needed = cluster.plan.copies_needed
         self._epoch_ends: dict[tuple[int, str], int] = {}
-        self._brokers = brokers
-        self._history = history
-        self._flush_age_us = flush_age_us
-        self._say = history.violated
+        self._brokers = cluster.brokers
+        self._history = cluster.history
+        self._flush_age_us = cluster.plan.flush_age_us
+        self._say = self._history.violated
 
     def look(self) -> None:
         masters = [broker for broker in self._brokers if broker.is_master]

@@ -5,12 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from pymq.broker.assembly.parts import BrokerParts
 from pymq.broker.replication.history import epoch_history
 from tests.simulation.broker_node import SimBroker, simulated_parts
-from tests.simulation.clients import QUEUE_COUNT, TOPIC, Consumer, Producer
+from tests.simulation.clients import QUEUE_COUNT, TOPIC, Consumer, Producer, World
 from tests.simulation.cluster import Cluster, are_level
 from tests.simulation.history import ACKED
 from tests.simulation.master_slave import batches, timers
@@ -62,19 +61,15 @@ class MasterSlave(Cluster):
             )
             for i in range(plan.slave_count + 1)
         ]  # fmt: skip
-        self.watcher = Watcher(self.brokers, self.history, plan.copies_needed, is_sync_flush=plan.is_sync_flush)
+        self.watcher = Watcher(self)
         self.followings = Followings(self.brokers, self.network)
-        common = self.client_arguments(self.history, BROKER_NAME)
-        self.producers = [
-            Producer(f"p{i}", f"10.0.2.{i + 1}", rng=self.fork(), **common) for i in range(plan.producer_count)
-        ]
-        self.consumers = [
-            Consumer(f"c{i}", f"10.0.3.{i + 1}", rng=self.fork(), **common) for i in range(plan.consumer_count)
-        ]
-        self.operator = MasterSlaveOperator("operator", "10.0.4.1", cluster=self, rng=self.fork(), **common)
+        world = self.world(self.history, BROKER_NAME)
+        self.producers = [Producer(f"p{i}", f"10.0.2.{i + 1}", self.fork(), world) for i in range(plan.producer_count)]
+        self.consumers = [Consumer(f"c{i}", f"10.0.3.{i + 1}", self.fork(), world) for i in range(plan.consumer_count)]
+        self.operator = MasterSlaveOperator("operator", "10.0.4.1", self.fork(), world, self)
         self.operators = [self.operator]
         self.faults = MasterSlaveFaults(self, self.fork())
-        self._add(plan, common)
+        self._add(plan, world)
         self.all_producers = [*self.producers, *self.timer_producers, *self.batch_producers]
         for producer in self.all_producers:
             producer.on_answer, producer.epoch_at = self.watcher.answered, self._epoch_at
@@ -85,35 +80,31 @@ class MasterSlave(Cluster):
         self.writers = [*self.all_producers, *self.dealers]
         self.readers = [*self.consumers, *self.batch_readers, *self.poppers, self.operator]
 
-    def _add(self, plan: MasterSlavePlan, common: dict[str, Any]) -> None:
+    def _add(self, plan: MasterSlavePlan, world: World) -> None:
         """Make what only some seeds have, with random numbers of its own: the rest is the same with and without it."""
 
         def chance(salt: int) -> random.Random:
             return random.Random(plan.seed ^ salt)
 
         self.book = Book(self.brokers, self.history, self.timeline)
-        self.dealers = [
-            Dealer(f"d{i}", f"10.0.5.{i + 1}", rng=chance(0xDEA1 + i), **common) for i in range(plan.dealer_count)
-        ]
+        self.dealers = [Dealer(f"d{i}", f"10.0.5.{i + 1}", chance(0xDEA1 + i), world) for i in range(plan.dealer_count)]
         for dealer in self.dealers:
             dealer.book, dealer.on_answer, dealer.epoch_at = self.book, self.watcher.answered, self._epoch_at
         self.timer_producers: list[TimerProducer] = []
         if plan.has_timers:
-            self.timer_producers.append(TimerProducer("t0", "10.0.2.100", rng=chance(0x7173), **common))
+            self.timer_producers.append(TimerProducer("t0", "10.0.2.100", chance(0x7173), world))
             self.timer_producers[0].cluster = self
         batch_chance = chance(0xBA7C)
-        self.batch_producers = (
-            [BatchProducer("b0", "10.0.2.101", rng=batch_chance, **common)] if plan.has_batches else []
-        )
-        self.batch_readers = [BatchReader("r0", "10.0.3.101", rng=batch_chance, **common)] if plan.has_batches else []
-        self.poppers = [Popper("pops", "10.0.5.1", rng=chance(0x909), **common)] if plan.has_popper else []
-        self.liar = self._make_liar(chance(0x11A2), common) if plan.has_liar else None
+        self.batch_producers = [BatchProducer("b0", "10.0.2.101", batch_chance, world)] if plan.has_batches else []
+        self.batch_readers = [BatchReader("r0", "10.0.3.101", batch_chance, world)] if plan.has_batches else []
+        self.poppers = [Popper("pops", "10.0.5.1", chance(0x909), world)] if plan.has_popper else []
+        self.liar = self._make_liar(chance(0x11A2), world) if plan.has_liar else None
         self.piece_cutter = PieceCutter(self, chance(0x91EC)) if plan.has_pieces else None
 
-    def _make_liar(self, rng: random.Random, common: dict[str, Any]) -> Liar:
+    def _make_liar(self, rng: random.Random, world: World) -> Liar:
         brokers = [broker.address for broker in self.brokers]
         pace_us = max(rng.choice((100, 300, 1000)) * MS, self.plan.duration_us // LIES_MAX)
-        return Liar("liar", "10.0.9.1", rng=rng, brokers=brokers, pace_us=pace_us, **common)
+        return Liar("liar", "10.0.9.1", rng, world, brokers, pace_us)
 
     @contextmanager
     def surroundings(self) -> Iterator[None]:
@@ -159,6 +150,13 @@ class MasterSlave(Cluster):
             return None
         broker = self.broker_at(address)
         return address, broker.start_count, broker.entry
+
+    def note_death(self, broker: SimBroker, kind: str) -> None:
+        """Record that a broker is about to die, by "kill" or "power"."""
+        epoch_id = broker.entry[1] if kind == "power" and broker.is_master else ""
+        self.history.incident(self.timeline.now_us, kind, broker.name, epoch_id)
+        if kind == "power":
+            self.watcher.disturb(self.timeline.now_us)
 
     # -- the run --------------------------------------------------------------------------------------------------
 
@@ -246,7 +244,7 @@ class MasterSlave(Cluster):
 
     def judge(self) -> None:
         """Check the cluster at rest: its copies, and all that clients were told."""
-        verdict = Verdict(self.brokers, self.history, self.followings, self.plan.flush_age_us, self.plan.copies_needed)
+        verdict = Verdict(self)
         verdict.look()
         if (parts := self.master_parts) is not None:
             self.book.judge(parts, verdict.may_be_lost)

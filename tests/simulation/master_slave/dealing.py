@@ -16,14 +16,14 @@ from functools import partial
 import msgspec
 
 from pymq.broker.assembly.parts import BrokerParts
-from pymq.errors import PymqError, RefusedError
+from pymq.errors import PymqError
 from pymq.model.record import StoredMessage, decode_record
 from pymq.model.sysflag import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command
 from tests.simulation.broker_node import SimBroker
-from tests.simulation.clients import NOT_SURE_CODES, ClientNode, EpochAt, messages_of
-from tests.simulation.history import ACKED, MS, REFUSED, UNSURE, History, Incident, Send
+from tests.simulation.clients import ClientNode, messages_of, placed_at, send_request
+from tests.simulation.history import ACKED, MS, History, Incident, Send
 from tests.simulation.master_slave.checking import named
 from tests.simulation.remoting import run
 from tests.simulation.timeline import SECOND, Timeline
@@ -114,7 +114,6 @@ class Dealer(ClientNode):
 
     book: Book
     on_answer: Callable[[Send], None]
-    epoch_at: EpochAt
 
     def start(self, pace_us: int, size_max_bytes: int) -> None:
         self.client.on_push = self._asked
@@ -154,27 +153,10 @@ class Dealer(ClientNode):
     async def _begin(self, deal: Deal, key: str) -> None:
         send = deal.half
         properties = f"TRAN_MSG\x01true\x02PGROUP\x01{GROUP}\x02UNIQ_KEY\x01{key}\x02"
-        request = Command(
-            RequestCode.SEND_MESSAGE_V2,
-            ext={
-                "a": GROUP, "b": TOPIC, "c": "TBW102", "d": "1", "e": "0", "f": str(TRANSACTION_PREPARED),
-                "g": str(self.now_us // MS), "h": "0", "i": properties, "j": "0", "k": "false", "m": "false",
-            },
-            body=send.content,
-            version=479,
-        )  # fmt: skip
-        try:
-            answer = await self.client.invoke_ok(send.address, request)
-        except RefusedError as error:
-            send.outcome = UNSURE if error.code in NOT_SURE_CODES else REFUSED
-        except PymqError:
-            send.outcome = UNSURE
-        else:
-            fields = answer.ext or {}
-            send.outcome, send.queue_offset = ACKED, int(fields["queueOffset"])
-            send.physical = int(fields["msgId"][-16:], 16)
-            send.epoch, send.epoch_id = self.epoch_at(send.address)
-        send.answered_us = self.now_us
+        fields = {"f": str(TRANSACTION_PREPARED), "g": str(self.now_us // MS), "i": properties}
+        answer = await self.store(send, send_request(TOPIC, send.content, group=GROUP, **fields))
+        if answer is not None:
+            placed_at(send, answer)
         self._history.operations[f"halves {send.outcome}"] += 1
         self._note(f"half {key} at {send.address}: {send.outcome} log {send.physical} epoch {send.epoch}")
         if send.outcome == ACKED:

@@ -43,11 +43,7 @@ class MasterSlaveFaults(Faults):
         return [node.process.host for node in (*group.producers, *group.consumers, group.operator)]
 
     def _die(self, broker: SimBroker, kind: str) -> None:
-        group = self._group
-        epoch_id = broker.entry[1] if kind == "power" and broker.is_master else ""
-        group.history.incident(group.timeline.now_us, kind, broker.name, epoch_id)
-        if kind == "power":
-            group.watcher.disturb(group.timeline.now_us)
+        self._group.note_death(broker, kind)
         super()._die(broker, kind)
 
     def _kill(self, broker: SimBroker | None, kind: str = "kill") -> bool:

@@ -26,12 +26,11 @@ from pymq.wire.framing import FrameBuffer
 from pymq.wire.ha import encode_head, encode_report
 from pymq.wire.reply import Reply
 from pymq.wire.streams import Stream
-from tests.simulation.history import History
+from tests.simulation.clients import World
 from tests.simulation.master_slave import forging
 from tests.simulation.master_slave.forging import Facts
-from tests.simulation.network import SimNetwork
 from tests.simulation.remoting import SimClient
-from tests.simulation.timeline import SECOND, Process, Timeline
+from tests.simulation.timeline import SECOND, Process
 
 PORT, HA_PORT = 10911, 10912
 CLUSTER = "DefaultCluster"
@@ -39,67 +38,39 @@ LEARN_US = 2 * SECOND
 ASK_MS = 3000
 HA_CONNECTIONS_MAX = 80  # more than a master takes
 
-# kind of lie -> how often, beside the others
-WEIGHTS = {
-    "names itself as a master": 6,
-    "names another broker as a master": 2,
-    "asks to join": 5,
-    "connects to an HA port": 5,
-    "asks for tables as a slave": 2,
-    "registers as the master": 6,
-    "registers as a slave": 4,
-    "registers another broker": 4,
-    "unregisters another broker": 3,
-    "registers another brokers topic": 1,
-    "keeps another broker alive": 1,
-    "ends a connection": 3,
-}
-
 
 class Liar:
     """One peer. Everything it does is drawn from ``rng``, and counted in ``history.lies``."""
 
     def __init__(
-        self,
-        name: str,
-        host: str,
-        *,
-        timeline: Timeline,
-        network: SimNetwork,
-        rng: random.Random,
-        history: History,
-        name_servers: list[str],
-        broker_name: str,
-        brokers: list[str],
-        pace_us: int,
+        self, name: str, host: str, rng: random.Random, world: World, brokers: list[str], pace_us: int
     ) -> None:
         """``brokers`` are the addresses of the true brokers, ``pace_us`` is the average time between two lies."""
         self.host = host
         self.address = f"{host}:{PORT}"
-        self.process = Process(timeline, name, host)
-        self._network = network
+        self.process = Process(world.timeline, name, host)
+        self._network, self._history, self._name_servers = world.network, world.history, world.name_servers
         self._rng = rng
-        self._history = history
-        self._name_servers = name_servers
-        self._facts = Facts(CLUSTER, broker_name, self.address, f"{host}:{HA_PORT}", brokers)
-        self._clients = [SimClient(network, self.process) for _ in range(3)]
+        self._facts = Facts(CLUSTER, world.broker_name, self.address, f"{host}:{HA_PORT}", brokers)
+        self._clients = [SimClient(self._network, self.process) for _ in range(3)]
         self._ha_streams: list[_HaLie] = []
         self._tokens: list[int] = []
         self._pace_us = pace_us
         self.started_us = -1
-        self._kinds: dict[str, Callable[[], None]] = {
-            "names itself as a master": lambda: self._claim(self.address),
-            "names another broker as a master": lambda: self._claim(self._any_broker()),
-            "asks to join": self._ask_to_join,
-            "connects to an HA port": self._connect_to_ha,
-            "asks for tables as a slave": self._ask_for_tables,
-            "registers as the master": lambda: self._register(0, self.address),
-            "registers as a slave": lambda: self._register(rng.randrange(1, forging.ID_MAX), self.address),
-            "registers another broker": lambda: self._register(rng.randrange(3), self._any_broker()),
-            "unregisters another broker": self._unregister,
-            "registers another brokers topic": self._register_topic,
-            "keeps another broker alive": self._keep_alive,
-            "ends a connection": self._end_connection,
+        # kind of lie -> how often it is told, relative to the others; and what tells it
+        self._kinds: dict[str, tuple[int, Callable[[], None]]] = {
+            "names itself as a master": (6, lambda: self._claim(self.address)),
+            "names another broker as a master": (2, lambda: self._claim(self._any_broker())),
+            "asks to join": (5, self._ask_to_join),
+            "connects to an HA port": (5, self._connect_to_ha),
+            "asks for tables as a slave": (2, self._ask_for_tables),
+            "registers as the master": (6, lambda: self._register(0, self.address)),
+            "registers as a slave": (4, lambda: self._register(rng.randrange(1, forging.ID_MAX), self.address)),
+            "registers another broker": (4, lambda: self._register(rng.randrange(3), self._any_broker())),
+            "unregisters another broker": (3, self._unregister),
+            "registers another brokers topic": (1, self._register_topic),
+            "keeps another broker alive": (1, self._keep_alive),
+            "ends a connection": (3, self._end_connection),
         }
 
     # -- life ---------------------------------------------------------------------------------------------------
@@ -122,8 +93,8 @@ class Liar:
         self.process.after(int(self._rng.expovariate(1) * self._pace_us), self._next)
 
     def _next(self) -> None:
-        kind = self._rng.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
-        self._kinds[kind]()
+        kind = self._rng.choices(list(self._kinds), [weight for weight, _ in self._kinds.values()])[0]
+        self._kinds[kind][1]()
         self.count(kind)
         self._plan_next()
 
@@ -272,16 +243,27 @@ class Liar:
         return b"".join(parts)
 
 
-class _Answering:
+class _Connection:
+    """The liar's end of one connection. It ignores what comes."""
+
+    _stream: Stream | None = None
+
+    def opened(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def received(self, data: bytes) -> None: ...
+
+    def writable(self) -> None: ...
+
+    def closed(self, why: str) -> None: ...
+
+
+class _Answering(_Connection):
     """The server's side of one connection to the liar's address."""
 
     def __init__(self, liar: Liar) -> None:
         self._liar = liar
         self._frames = FrameBuffer()
-        self._stream: Stream | None = None
-
-    def opened(self, stream: Stream) -> None:
-        self._stream = stream
 
     def received(self, data: bytes) -> None:
         for payload in self._frames.feed(data):
@@ -289,31 +271,19 @@ class _Answering:
             if not command.is_response and not command.is_oneway and self._stream is not None:
                 self._stream.write(encode_command(self._liar.answer(command).to_command(command)))
 
-    def writable(self) -> None: ...
 
-    def closed(self, why: str) -> None: ...
-
-
-class _HaAnswering:
+class _HaAnswering(_Connection):
     """The server's side of one connection to the liar's HA port."""
 
     def __init__(self, liar: Liar) -> None:
         self._liar = liar
-        self._stream: Stream | None = None
-
-    def opened(self, stream: Stream) -> None:
-        self._stream = stream
 
     def received(self, data: bytes) -> None:
         if self._stream is not None:
             self._stream.write(self._liar.frames())
 
-    def writable(self) -> None: ...
 
-    def closed(self, why: str) -> None: ...
-
-
-class _HaLie:
+class _HaLie(_Connection):
     """An HA connection that the liar opens: it sends its numbers and reads nothing."""
 
     def __init__(self, numbers: list[int], is_short: bool) -> None:
@@ -321,18 +291,13 @@ class _HaLie:
             encode_report(number) if -(2**63) <= number < 2**63 else struct.pack(">Q", number) for number in numbers
         )
         self._is_short = is_short
-        self._stream: Stream | None = None
 
     def opened(self, stream: Stream) -> None:
-        self._stream = stream
+        super().opened(stream)
         if self._raw:
             stream.write(self._raw)
         if self._is_short:
             stream.close()
-
-    def received(self, data: bytes) -> None: ...
-
-    def writable(self) -> None: ...
 
     def closed(self, why: str) -> None:
         self._stream = None

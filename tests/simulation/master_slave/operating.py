@@ -21,7 +21,7 @@ from pymq.operations.broker.promotion import make_plan
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command
 from tests.simulation.broker_node import SimBroker
-from tests.simulation.clients import QUEUE_COUNT, TOPIC, Operator, topic_request
+from tests.simulation.clients import QUEUE_COUNT, TOPIC, Operator, World, send_request, topic_request
 from tests.simulation.loop import SimLoop, start
 from tests.simulation.master_slave import dealing
 from tests.simulation.master_slave.batches import BATCH_ATTRIBUTES, BATCH_TOPIC
@@ -42,8 +42,8 @@ OTHER_TOPICS = ("Returns", "Invoices")
 class MasterSlaveOperator(Operator):
     """Runs one promotion at a time, and records what it may cost before and after it."""
 
-    def __init__(self, name: str, host: str, *, cluster: MasterSlave, **common: Any) -> None:
-        super().__init__(name, host, **common)
+    def __init__(self, name: str, host: str, rng: random.Random, world: World, cluster: MasterSlave) -> None:
+        super().__init__(name, host, rng, world)
         self._cluster = cluster
         self._loop = SimLoop(  # type: ignore[abstract]
             self._timeline, self.process, cluster.network, random.Random(self._rng.getrandbits(64)), self._failed
@@ -110,9 +110,7 @@ class MasterSlaveOperator(Operator):
                 elif step == 1:
                     await self._ask(address, Command(RequestCode.DELETE_TOPIC_IN_BROKER, ext={"topic": topic}))
                 else:
-                    fields = {"a": "operators", "b": topic, "c": "TBW102", "d": "1", "e": "0", "f": "0", "g": "0",
-                              "h": "0", "j": "0", "k": "false", "m": "false"}  # fmt: skip
-                    await self._ask(address, Command(RequestCode.SEND_MESSAGE_V2, ext=fields, body=b"of the operator"))
+                    await self._ask(address, send_request(topic, b"of the operator"))
         except PymqError as error:
             self._tell(f"changing {topic}: {error}")
 

@@ -76,7 +76,7 @@ class MasterSlavePlan(Plan):
     """Everything drawn before the first event."""
 
     slave_count: int
-    copies_needed: int  # 1: ASYNC_MASTER
+    copies_needed: int  # how many logs must hold a message when its send is answered; 1: ASYNC_MASTER
     epoch_entries_max: int  # in an epoch history; with few entries, merging comes soon
     quiet_us: int = 600 * SECOND
     has_liar: bool = False  # see liar.py

@@ -19,7 +19,7 @@ from pymq.model.tables import SubscriptionGroupConfig
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command
 from tests.simulation.broker_node import ROOT, SimBroker
-from tests.simulation.clients import TOPIC, topic_request
+from tests.simulation.clients import TOPIC, send_request, topic_request
 from tests.simulation.history import ACKED, Commit
 from tests.simulation.master_slave.cluster import LOOK_US as FOLLOWING_LOOK_US
 from tests.simulation.master_slave.cluster import MasterSlave
@@ -68,15 +68,12 @@ class Stage:
 
     def kill(self, broker: SimBroker) -> None:
         self.cluster.history.faults["kill a broker"] += 1
-        self.cluster.history.incident(self.cluster.timeline.now_us, "kill", broker.name)
+        self.cluster.note_death(broker, "kill")
         broker.kill()
 
     def lose_power(self, broker: SimBroker) -> None:
-        cluster = self.cluster
-        cluster.history.faults["power loss of a broker"] += 1
-        epoch_id = broker.entry[1] if broker.is_master else ""
-        cluster.history.incident(cluster.timeline.now_us, "power", broker.name, epoch_id)
-        cluster.watcher.disturb(cluster.timeline.now_us)
+        self.cluster.history.faults["power loss of a broker"] += 1
+        self.cluster.note_death(broker, "power")
         broker.lose_power()
 
     def streams(self, port: str) -> list[SimStream]:
@@ -120,10 +117,7 @@ class Stage:
 
     async def send(self, body: bytes) -> None:
         """Send to a topic that the producers do not use. Raises PymqError."""
-        fields = {"a": "operators", "b": OTHER_TOPICS[0], "c": "TBW102", "d": "1", "e": "0", "f": "0", "g": "0",
-                  "h": "0", "j": "0", "k": "false", "m": "false"}  # fmt: skip
-        command = Command(RequestCode.SEND_MESSAGE_V2, ext=fields, body=body)
-        await self.cluster.operator.client.invoke_ok(self.master.address, command)
+        await self.cluster.operator.client.invoke_ok(self.master.address, send_request(OTHER_TOPICS[0], body))
 
     async def make_group(self, name: str = GROUP) -> None:
         """Create the story's group, or another one. Raises PymqError."""

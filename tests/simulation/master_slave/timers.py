@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from pymq.errors import PymqError, RefusedError
 from pymq.model.names import TIMER_TOPIC
 from pymq.model.properties import TIMER_DELIVER_MS, UNIQ_KEY
 from pymq.model.timers import DELETE_KEY
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command
-from tests.simulation.clients import NOT_SURE_CODES, Producer, messages_of
-from tests.simulation.history import ACKED, REFUSED, UNSURE, Send, name_of
+from tests.simulation.clients import Producer, messages_of
+from tests.simulation.history import ACKED, UNSURE, Send, name_of
 from tests.simulation.remoting import run
 from tests.simulation.timeline import MS, SECOND
 
@@ -77,19 +76,11 @@ class TimerProducer(Producer):
         recall = Send(send.content, self.name, 0, address, self.now_us, physical=ANYWHERE)
         self._history.recalls.append(recall)
         fields = {"topic": TIMER_TARGET, "recallHandle": send.recall_handle}
-        try:
-            await self.client.invoke_ok(address, Command(RequestCode.RECALL_MESSAGE, ext=fields))
-        except RefusedError as error:
-            recall.code = error.code
-            recall.outcome = UNSURE if error.code in NOT_SURE_CODES else REFUSED
-        except PymqError:
-            recall.outcome = UNSURE
-        else:
-            recall.code = 0
-            if self.cluster.is_broker(address):  # not a liar
-                recall.outcome, recall.is_sync = ACKED, self.cluster.broker_at(address).is_sync_master
-                recall.epoch, recall.epoch_id = self.epoch_at(address)
-        recall.answered_us = self.now_us
+        await self.store(recall, Command(RequestCode.RECALL_MESSAGE, ext=fields))
+        if recall.outcome == ACKED and self.cluster.is_broker(address):
+            recall.is_sync = self.cluster.broker_at(address).is_sync_master
+        elif recall.outcome == ACKED:
+            recall.outcome = UNSURE  # a liar answered
         self._history.operations[f"recalls {recall.outcome}"] += 1
 
 

@@ -87,22 +87,22 @@ class Group:
         for broker in self.brokers:
             broker.on_turn = self.ledger.look
         self.places = Places(self.history, self.ledger)
-        common = cluster.client_arguments(self.history, self.name)
+        world = cluster.world(self.history, self.name)
         host = f"10.{number}"
         self.producers = [
-            RaftProducer(f"p{number}{i}", f"{host}.2.{i + 1}", rng=fork(), **common) for i in range(plan.producer_count)
+            RaftProducer(f"p{number}{i}", f"{host}.2.{i + 1}", fork(), world) for i in range(plan.producer_count)
         ]
-        self.probe = Probe(f"probe{number}", f"{host}.8.1", rng=fork(), **common)
+        self.probe = Probe(f"probe{number}", f"{host}.8.1", fork(), world)
         self.probe.brokers = [broker.address for broker in self.brokers]
         for producer in (*self.producers, self.probe):
             producer.places, producer.on_answer = self.places, self.places.answered
         self.consumers = [
-            RaftConsumer(f"c{number}{i}", f"{host}.3.{i + 1}", rng=fork(), **common) for i in range(plan.consumer_count)
+            RaftConsumer(f"c{number}{i}", f"{host}.3.{i + 1}", fork(), world) for i in range(plan.consumer_count)
         ]
         for consumer in self.consumers:
             consumer.on_seen, consumer.life_at = self.places.seen, self._life_at
-        self.topic_admin = TopicAdmin(f"t{number}", f"{host}.4.2", rng=fork(), **common)
-        self.operator = GroupOperator(f"o{number}", f"{host}.4.1", rng=fork(), **common)
+        self.topic_admin = TopicAdmin(f"t{number}", f"{host}.4.2", fork(), world)
+        self.operator = GroupOperator(f"o{number}", f"{host}.4.1", fork(), world)
         self.operator.group = self
         self.liveness = Liveness(self.brokers, network, self.probe, self.history)
 
