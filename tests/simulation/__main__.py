@@ -78,7 +78,8 @@ def _one(plan: Plan, *, tracing: bool) -> int:
     tally = Tally()
     tally.add(report)
     print(tally)
-    print(*(f"BROKEN PROMISE: {violation}" for violation in report.violations), sep="\n")
+    for violation in report.violations:
+        print(f"BROKEN PROMISE: {violation}")
     return 1 if report.violations else 0
 
 

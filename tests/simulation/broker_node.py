@@ -31,8 +31,9 @@ from pymq.store.store import MessageStore
 from tests.simulation.disk import SimDisk
 from tests.simulation.history import History
 from tests.simulation.loop import SimLoop, SimWorkerThreads, start
+from tests.simulation.machine import Machine
 from tests.simulation.network import SimNetwork
-from tests.simulation.timeline import MS, SECOND, NodeClock, Process, Timeline
+from tests.simulation.timeline import MS, Timeline
 
 ROOT = "/data"
 PORT = 10911
@@ -155,8 +156,8 @@ def drop_read_caches(clock: Clock) -> None:
     _opened_stores[:] = [opened for opened in _opened_stores if opened[0] is not clock]
 
 
-class SimBroker:
-    """A broker on its machine. ``process`` is its latest run, dead or alive."""
+class SimBroker(Machine):
+    """A broker on its machine."""
 
     def __init__(
         self,
@@ -172,12 +173,9 @@ class SimBroker:
         has_proofs: bool = False,
     ) -> None:
         """``has_proofs``: its slaves prove to have the servers' credentials."""
-        self.name = name
+        super().__init__(name, host, PORT, timeline, network, history)
         self._credentials = Credentials("servers", "of-the-simulation") if has_proofs else None
-        self.host = host
-        self.address = f"{host}:{PORT}"
         self.configured_id = configured_id
-        self.clock = NodeClock(timeline)
         self.disk = SimDisk(self.clock.now_ms, rng.choice(SYNC_DELAYS_US))
         self.disk.on_failed_sync = lambda: self._be_still("sync")
         self.disk.on_fill = self._disk_filled
@@ -191,22 +189,13 @@ class SimBroker:
         self._stillness: list[tuple[int, int]] = []
         self._full_spans: list[tuple[int, int]] = []
         self._settings = {**SMALL, "bindAddress": host, "brokerIP1": host, "insecure": "true", **settings}
-        self._timeline = timeline
-        self._network = network
         self._rng = rng
-        self._history = history
         self._broker: Broker | None = None
         self._loop: SimLoop | None = None
         self._serving: asyncio.Task[None] | None = None
         self._graves: list[Any] = []
-        self.process = Process(timeline, name, host)
-        self.process.is_alive = False
 
     # -- what the checkers and the fault plan look at ------------------------------------------------------------
-
-    @property
-    def is_alive(self) -> bool:
-        return self.process.is_alive
 
     @property
     def parts(self) -> BrokerParts | None:
@@ -256,18 +245,13 @@ class SimBroker:
 
     # -- life and death -----------------------------------------------------------------------------------------
 
-    def note(self, text: str) -> None:
-        self._history.note(f"{self._timeline.now_us / SECOND:.4f} {self.name} {text}")
-
     def start(self) -> None:
         """Start the program with its flags."""
         assert not self.process.is_alive
         self.start_count += 1
         self.note("starts")
-        self._network.hosts_down.discard(self.host)
-        self.process = Process(self._timeline, self.name, self.host)
         chance = random.Random(self._rng.getrandbits(64))
-        loop = SimLoop(self._timeline, self.process, self._network, chance, self._failed, self.disk)  # type: ignore[abstract]
+        loop = self.begin_process(chance, self.disk)
         settings = {"tls.server.mode": DISABLED, **self._settings, "brokerId": self.configured_id}
         config = load_broker_config(None, {key: str(value) for key, value in settings.items()})
         broker = self._make_broker(config, random.Random(chance.getrandbits(64)))
@@ -335,29 +319,23 @@ class SimBroker:
             await self._stop(broker)
 
     def kill(self) -> None:
-        """End the process at once (SIGKILL)."""
         self._bury()
-        self._network.process_died(self.process, with_power=False)
-        self.process.die()
+        super().kill()
         self.disk.after_kill()
 
     def lose_power(self) -> None:
         """Switch the machine off. What its disk has not synced may be lost."""
         self._bury()
-        self._network.hosts_down.add(self.host)
-        self._network.process_died(self.process, with_power=True)
-        self.process.die()
+        super().lose_power()
         self.disk.lose_power(self._rng)
 
     def pause(self) -> None:
-        """Suspend the process (SIGSTOP)."""
-        self.process.pause()
+        super().pause()
         self._be_still("paused")
 
     def resume(self) -> None:
-        """Continue the process (SIGCONT)."""
         if self.process.is_paused and self.is_alive:
-            self.process.resume()
+            super().resume()
             self._move("paused")
 
     def _disk_filled(self, is_full: bool) -> None:
@@ -394,7 +372,3 @@ class SimBroker:
         self._graves.append((self._broker, self._loop))
         self._broker = self._loop = None
         drop_read_caches(self.clock)
-
-    def _failed(self, what: str, error: BaseException | None) -> None:
-        if self.process.is_alive:
-            self._history.violated(f"{what}: {type(error).__name__}: {error}")

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from tests.simulation.broker_node import SimBroker
 from tests.simulation.clients import ClientNode, Operator, World
 from tests.simulation.history import History
+from tests.simulation.machine import Machine
 from tests.simulation.name_server import SimNameServer
 from tests.simulation.network import SimNetwork
 from tests.simulation.plan import Plan
@@ -142,9 +143,9 @@ class Cluster(ABC):
             return
 
     def _start_up(self) -> None:
-        nodes: list[SimNameServer | SimBroker] = [*self.name_servers, *self.brokers]
-        for node in nodes:
-            node.start()
+        machines: list[Machine] = [*self.name_servers, *self.brokers]
+        for machine in machines:
+            machine.start()
         for operator in self.operators:
             operator.set_up()
         is_up = self.until(
@@ -193,7 +194,7 @@ class Cluster(ABC):
 
     def end(self) -> None:
         """Kill every process."""
-        nodes: list[SimBroker | SimNameServer | ClientNode] = [*self.brokers, *self.name_servers]
+        nodes: list[Machine | ClientNode] = [*self.brokers, *self.name_servers]
         for node in (*nodes, *self.writers, *self.readers):
             node.process.die()
 

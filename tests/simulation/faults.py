@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from tests.simulation.broker_node import SimBroker
-from tests.simulation.name_server import SimNameServer
+from tests.simulation.machine import Machine
 from tests.simulation.network import Link
 from tests.simulation.timeline import MS, SECOND
 
@@ -106,10 +106,10 @@ class Faults(ABC):
         living = [broker for broker in self._cluster.brokers if broker.is_alive]
         return self._rng.choice(living) if living else None
 
-    def _nodes(self) -> list[SimBroker | SimNameServer]:
+    def _nodes(self) -> list[Machine]:
         return [*self._cluster.brokers, *self._cluster.name_servers]
 
-    def _any_node(self) -> SimBroker | SimNameServer | None:
+    def _any_node(self) -> Machine | None:
         living = [node for node in self._nodes() if node.is_alive]
         return self._rng.choice(living) if living else None
 
@@ -155,7 +155,7 @@ class Faults(ABC):
     def _pause(self) -> bool:
         return self._pause_node(self._any_node(), 60 * SECOND)
 
-    def _pause_node(self, node: SimBroker | SimNameServer | None, longest_us: int) -> bool:
+    def _pause_node(self, node: Machine | None, longest_us: int) -> bool:
         if node is None or node.process.is_paused:
             return False
         self.note(f"pause {node.name}")

@@ -10,32 +10,21 @@ from pymq.namesrv.server import NameServer
 from pymq.namesrv.table import RouteTable
 from tests.simulation.history import History
 from tests.simulation.loop import SimLoop, start
+from tests.simulation.machine import Machine
 from tests.simulation.network import SimNetwork
-from tests.simulation.timeline import NodeClock, Process, Timeline
+from tests.simulation.timeline import Timeline
 
 PORT = 9876
 
 
-class SimNameServer:
-    """A name server on its machine. ``process`` is its latest run, dead or alive."""
+class SimNameServer(Machine):
+    """A name server on its machine."""
 
     def __init__(self, name: str, host: str, timeline: Timeline, network: SimNetwork, history: History) -> None:
-        self.name = name
-        self.host = host
-        self.address = f"{host}:{PORT}"
-        self.clock = NodeClock(timeline)
-        self._timeline = timeline
-        self._network = network
-        self._history = history
+        super().__init__(name, host, PORT, timeline, network, history)
         self._graves: list[SimLoop] = []
-        self.process = Process(timeline, name, host)
-        self.process.is_alive = False
         self._server: NameServer | None = None
         self.started_us = -1
-
-    @property
-    def is_alive(self) -> bool:
-        return self.process.is_alive
 
     @property
     def table(self) -> RouteTable | None:
@@ -43,32 +32,9 @@ class SimNameServer:
         return self._server.table if self._server is not None and self.process.is_alive else None
 
     def start(self) -> None:
-        self._network.hosts_down.discard(self.host)
         self.started_us = self._timeline.now_us
-        self.process = Process(self._timeline, self.name, self.host)
-        loop = SimLoop(self._timeline, self.process, self._network, random.Random(1), self._failed)  # type: ignore[abstract]
+        loop = self.begin_process(random.Random(1))
         self._graves.append(loop)
         config = NamesrvConfig(bind_address=self.host, listen_port=PORT, tls_server_mode=DISABLED)
         self._server = NameServer(clock=self.clock, config=config, now_s=self._timeline.now_s)
         start(loop, self._server.start())
-
-    def kill(self) -> None:
-        self._network.process_died(self.process, with_power=False)
-        self.process.die()
-
-    def pause(self) -> None:
-        """Suspend the process (SIGSTOP)."""
-        self.process.pause()
-
-    def resume(self) -> None:
-        """Continue the process (SIGCONT)."""
-        self.process.resume()
-
-    def lose_power(self) -> None:
-        self._network.hosts_down.add(self.host)
-        self._network.process_died(self.process, with_power=True)
-        self.process.die()
-
-    def _failed(self, what: str, error: BaseException | None) -> None:
-        if self.process.is_alive:
-            self._history.violated(f"{what}: {type(error).__name__}: {error}")

@@ -332,6 +332,10 @@ class SimNetwork:
     def is_cut(self, source: str, target: str) -> bool:
         return (source, target) in self.cuts
 
+    def is_disturbed(self, *pairs: tuple[str, str]) -> bool:
+        """Return whether any of these directions is cut, or slower than usual."""
+        return any(pair in self.cuts or pair in self.links for pair in pairs)
+
     def link_of(self, source: str, target: str) -> Link:
         return self.links.get((source, target), self.link)
 

@@ -60,9 +60,8 @@ class Followings:
 
     def _is_between_nothing(self, slave: SimBroker, master: SimBroker, torn: set[tuple[str, str]]) -> bool:
         """Return whether their connections carry everything as fast as they should."""
-        network = self._network
         there, back = (slave.host, master.host), (master.host, slave.host)
-        return there not in torn and not any(pair in network.cuts or pair in network.links for pair in (there, back))
+        return there not in torn and not self._network.is_disturbed(there, back)
 
     def _torn_pairs(self) -> set[tuple[str, str]]:
         """Return (opener, peer) of broken connections whose opener does not know yet: its questions wait in vain."""

@@ -68,7 +68,7 @@ class Liveness:
         return broker.is_alive and not broker.process.is_paused and is_disk_good and not broker.is_broken
 
     def _are_connected(self, group: tuple[RaftBroker, ...]) -> bool:
-        return not any(pair in self._network.cuts or pair in self._network.links for pair in _links(group))
+        return not self._network.is_disturbed(*_links(group))
 
     def _healed_us(self, group: tuple[RaftBroker, ...]) -> int:
         """Return when the last cut between these brokers ended."""
