@@ -91,10 +91,6 @@ class Cluster(ABC):
     def start_clients(self) -> None: ...
 
     @abstractmethod
-    def let_faults_happen(self) -> None:
-        """Pass the warm-up, and the plan's time with faults."""
-
-    @abstractmethod
     def look(self) -> None:
         """Check, or note, what can be seen now."""
 
@@ -117,6 +113,13 @@ class Cluster(ABC):
     def longest_wait_us(self) -> int | None:
         """Return the longest time without a send beside a majority that was well; None where no majority counts."""
         return None
+
+    def let_faults_happen(self) -> None:
+        """Pass the warm-up, and the plan's time with faults."""
+        self.pass_time(self.plan.warm_up_us)
+        self.faults.start()
+        self.pass_time(self.plan.duration_us)
+        self.faults.stop()
 
     def mend(self) -> None:
         """End all faults, and begin to restart what they ended."""

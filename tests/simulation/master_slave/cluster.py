@@ -185,6 +185,7 @@ class MasterSlave(Cluster):
             self.timeline.after(SECOND, self._start_liar)
 
     def let_faults_happen(self) -> None:
+        """Pass the warm-up and the time with faults in one go: looks keep their pace from the clients' start on."""
         plan = self.plan
         self.timeline.after(plan.warm_up_us, self.faults.start)
         if self.piece_cutter is not None:

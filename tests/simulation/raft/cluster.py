@@ -25,8 +25,6 @@ from tests.simulation.raft.plan import RaftPlan
 from tests.simulation.remoting import run
 from tests.simulation.timeline import SECOND
 
-RESTART_US = 3 * SECOND
-
 
 class GroupOperator(Operator):
     """Sets a group up, and changes its membership. It asks the leader that is one, not the one that a route names."""
@@ -146,7 +144,7 @@ class Group:
         return are_level(self.brokers, *confirmed)
 
     def look(self, now_us: int) -> None:
-        """Look whether sends succeed, from the first that did to the end."""
+        """Check that sends succeed while the probe sends."""
         if self.probe.last_acked_us >= 0 and not self.probe.is_stopping:
             self.liveness.look(now_us)
 
@@ -156,6 +154,9 @@ class Group:
             if (parts := broker.parts) is None:
                 continue
             stored = {queue_id: messages_of(parts, queue_id) for queue_id in range(QUEUE_COUNT)}
+            for queue_id, found in stored.items():
+                if len(found) != (count := parts.store.max_offset(TOPIC, queue_id)):
+                    self.history.violated(f"{len(found)} of {count} messages in queue {queue_id} of {broker.name}")
             self.places.judge({queue_id: [message.body for message in found] for queue_id, found in stored.items()})
             self.topic_admin.judge(parts.metadata.topics.all())
             for consumer in self.consumers:
@@ -213,20 +214,6 @@ class RaftGroups(Cluster):
     def start_clients(self) -> None:
         for group in self.groups:
             group.start_clients(self.plan)
-
-    def let_faults_happen(self) -> None:
-        self.pass_time(self.plan.warm_up_us)
-        self.faults.start()
-        self._restart_failed()
-        self.pass_time(self.plan.duration_us)
-        self.faults.stop()
-
-    def _restart_failed(self) -> None:
-        """Start, again and again, the brokers that gave up by themselves, as an init system does."""
-        for broker in self.brokers:
-            if not broker.is_alive and broker.name not in self.faults.down:
-                broker.start()
-        self.timeline.after(RESTART_US, self._restart_failed)
 
     def look(self) -> None:
         for group in self.groups:

@@ -21,6 +21,8 @@ from tests.simulation.timeline import MS, SECOND
 if TYPE_CHECKING:
     from tests.simulation.raft.cluster import Group, RaftGroups
 
+RESTART_US = 3 * SECOND
+
 
 class RaftFaults(Faults):
     """Applies faults to groups."""
@@ -46,6 +48,17 @@ class RaftFaults(Faults):
             "remove a member": self._remove,
             "isolate the leader": self._isolate,
         }
+
+    def start(self) -> None:
+        super().start()
+        self._restart_failed()
+
+    def _restart_failed(self) -> None:
+        """Start, again and again, the brokers that gave up by themselves, as an init system does."""
+        for broker in self._raft.brokers:
+            if not broker.is_alive and broker.name not in self.down:
+                broker.start()
+        self._raft.timeline.after(RESTART_US, self._restart_failed)
 
     # -- targets ------------------------------------------------------------------------------------------------
 
