@@ -44,7 +44,8 @@ class ConnectionTable(Generic[ConnectionT]):
     ) -> None:
         self.take_limits(limits or ServerLimits())
         self.budget = budget or MemoryBudget()
-        self.connections: set[ConnectionT] = set()
+        # Oldest first: a set's order is that of addresses in memory, and differs from run to run.
+        self.connections: dict[ConnectionT, None] = {}
         self.bad_frames: Counter[str] = Counter()
         self.closed_for: Counter[str] = Counter()
         self.accepted_count = 0
@@ -68,7 +69,7 @@ class ConnectionTable(Generic[ConnectionT]):
         is_full = self._per_host[host] >= self.limits.connection_count_per_host_max
         if (is_full or not self.budget.hosts.has_room(host)) and not self.make_room(host):
             return "connection-count-per-host"
-        self.connections.add(connection)
+        self.connections[connection] = None
         self._per_host[host] += 1
         self.budget.hosts.opened(host)
         return None
@@ -84,7 +85,7 @@ class ConnectionTable(Generic[ConnectionT]):
         """Remove a closed connection and call ``on_disconnect``."""
         if connection not in self.connections:
             return
-        self.connections.discard(connection)
+        del self.connections[connection]
         self._per_host[connection.host] -= 1
         if not self._per_host[connection.host]:
             del self._per_host[connection.host]
