@@ -63,7 +63,7 @@ class Access(NamedTuple):
 
     def problem(self, header: type[Header] | None) -> str | None:
         """Return why a row with this access and ``header`` can't be registered; None when it can."""
-        known = {field.name for field in msgspec.structs.fields(header)} if header is not None else set()
+        known = header.__struct_fields__ if header is not None else ()
         missing = [name for claim in self.claims for name in claim.fields if name not in known]
         if missing:
             where = header.__name__ if header is not None else "a row without a header"

@@ -44,6 +44,7 @@ class PendingOffsets(OftenChangedTable):
         self._count_max = count_max
         self._offsets: dict[tuple[str, str], dict[int, int]] = {}
         self._count = 0
+        self._has_forgotten = False
         self._next_save_ms = clock.monotonic_ms()
 
     def load(self) -> None:
@@ -99,6 +100,11 @@ class PendingOffsets(OftenChangedTable):
         """Drop the offsets of a deleted group."""
         self._forget(lambda key: key[1] == group)
 
+    def take_forgotten(self) -> bool:
+        """Return whether offsets were forgotten since the last call. The cursors have them until a whole copy."""
+        had_forgotten, self._has_forgotten = self._has_forgotten, False
+        return had_forgotten
+
     def lay_over(self, offsets: dict[tuple[str, str], dict[int, int]], *, is_part: bool) -> None:
         """Write the pending offsets into a master's ``offsets``, and drop those that the master has.
 
@@ -141,4 +147,4 @@ class PendingOffsets(OftenChangedTable):
     def _forget(self, doomed: Callable[[tuple[str, str]], bool]) -> None:
         for key in [key for key in self._offsets if doomed(key)]:
             self._count -= len(self._offsets.pop(key))
-            self._dirty = True
+            self._dirty = self._has_forgotten = True

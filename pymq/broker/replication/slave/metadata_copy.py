@@ -68,6 +68,7 @@ class MetadataCopy:
         self._master = master
         self._taker = taker
         self._apache = apache
+        self._pending = pending
         self._push = OffsetPush(runtime.network, pending, self._ask_for_all_offsets)
         self._savers = tuple(savers)
         self._on_log_end = on_log_end
@@ -136,6 +137,8 @@ class MetadataCopy:
             self._ask_tables()
 
     def _ask_tables(self) -> None:
+        if self._pending.take_forgotten():
+            self._ask_for_all_offsets()
         address, question = self._address, object()
         wait_ms = 0 if self._push.has_work else WAIT_MS
         body = msgspec.json.encode(MetadataVersions(versions=self._versions, slave=self._own_address, wait_ms=wait_ms))

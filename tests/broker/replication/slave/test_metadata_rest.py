@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pymq.model.tables import SubscriptionGroupConfig, TopicConfig
@@ -189,6 +189,7 @@ def test_commits_of_both_arrive_and_offsets_never_go_back(chosen: list[tuple[obj
 
 @settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(violent_steps, max_size=40))
+@example(chosen=[("delete group", "h"), ("commit", True, "h", "T", 0, 0)])
 def test_deletions_resets_and_kills_end_in_equal_tables(chosen: list[tuple[object, ...]]) -> None:
     model = Model()
     for step in chosen:
