@@ -22,13 +22,18 @@ class Module:
         return self.text.count("\n")
 
 
+def module_names() -> list[str]:
+    """Return the names of all modules of the package, sorted."""
+    return [path.relative_to(ROOT).as_posix() for path in sorted(PACKAGE.rglob("*.py"))]
+
+
 @cache
 def modules() -> list[Module]:
     """Return all modules of the package, by name."""
     found = []
-    for path in sorted(PACKAGE.rglob("*.py")):
-        text = path.read_text(encoding="utf-8")
-        found.append(Module(path.relative_to(ROOT).as_posix(), text, ast.parse(text)))
+    for name in module_names():
+        text = (ROOT / name).read_text(encoding="utf-8")
+        found.append(Module(name, text, ast.parse(text)))
     return found
 
 
