@@ -128,6 +128,8 @@ class MetadataCopy:
             self._address = address
 
     def _start_round(self) -> None:
+        if self._pending.take_forgotten():
+            self._ask_for_all_offsets()
         interval_ms = APACHE_INTERVAL_MS if self._is_apache else self._config.slave_sync_interval_ms
         self._asked_ms = self._clock.monotonic_ms()
         self._next_ms = self._asked_ms + interval_ms
@@ -137,8 +139,6 @@ class MetadataCopy:
             self._ask_tables()
 
     def _ask_tables(self) -> None:
-        if self._pending.take_forgotten():
-            self._ask_for_all_offsets()
         address, question = self._address, object()
         wait_ms = 0 if self._push.has_work else WAIT_MS
         body = msgspec.json.encode(MetadataVersions(versions=self._versions, slave=self._own_address, wait_ms=wait_ms))

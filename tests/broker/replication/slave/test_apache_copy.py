@@ -297,3 +297,17 @@ def test_a_retaken_table_changes_nothing() -> None:
     pair.slave.parts.metadata.topics.add_listener(heard.append)
     pair.run(1000)
     assert heard == [] and pair.slave.parts.metadata.topics.data_version.counter == apache.counter
+
+
+def test_a_commit_for_a_group_that_is_gone_leaves_no_offset() -> None:
+    """The slave commits before it learns that its master has deleted the group; no later table would remove it."""
+    pair, apache = apache_pair()
+    apache.groups["h"] = {"groupName": "h"}
+    pair.run(ROUND_MS)
+    cursors = pair.slave.parts.metadata.cursors
+    del apache.groups["h"]
+    apache.counter += 1
+    cursors.commit("h", "T", 0, 1)
+    pair.run(2 * ROUND_MS)
+    assert pair.slave.parts.metadata.groups.get("h") is None
+    assert cursors.as_table()["offsetTable"] == {"T@g": {"0": 4, "1": 2}}
