@@ -14,8 +14,9 @@ from pymq.wire.bodies_admin import encode_admin_body
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer
-from pymq.wire.headers.admin import ConfigAnswer, GetConfigHeader, UpdateConfigHeader
+from pymq.wire.headers.admin import GetConfigHeader, UpdateConfigHeader
 from pymq.wire.reply import Reply
+from pymq.wire.settings_reply import settings_reply
 
 if TYPE_CHECKING:
     from pymq.broker.messages.waiting_answers import WaitingAnswers
@@ -78,12 +79,7 @@ class SettingsHandlers:
 
     def config(self, request: Command, header: GetConfigHeader, peer: Peer) -> Reply:
         """Return all settings as properties text, with secrets masked."""
-        settings = self._runtime_settings
-        answer = ConfigAnswer(version=settings.version)
-        if header.origins:
-            changeable = ";".join(self._config.names_at_runtime())
-            answer = ConfigAnswer(version=settings.version, origins=settings.origins(), changeable=changeable)
-        return Reply(ext=answer, body=settings.as_text().encode())
+        return settings_reply(self._runtime_settings, header)
 
 
 def _refusal_code(error: ConfigError) -> int:

@@ -14,7 +14,7 @@ from pymq.wire.bodies_route import KvTable, TopicList, encode_cluster_info
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer
-from pymq.wire.headers.admin import ConfigAnswer, GetConfigHeader, UpdateConfigHeader
+from pymq.wire.headers.admin import GetConfigHeader, UpdateConfigHeader
 from pymq.wire.headers.route import (
     AddWritePermAnswer,
     BrokerNameHeader,
@@ -27,6 +27,7 @@ from pymq.wire.headers.route import (
     WipeWritePermAnswer,
 )
 from pymq.wire.reply import Reply
+from pymq.wire.settings_reply import settings_reply
 
 log = logging.getLogger(__name__)
 
@@ -136,12 +137,7 @@ class ConsolePacketHandler:
 
     def get_config(self, command: Command, header: GetConfigHeader, peer: Peer) -> Reply:
         """GET_NAMESRV_CONFIG (319): properties text."""
-        settings = self._runtime_settings
-        answer = ConfigAnswer(version=settings.version)
-        if header.origins:
-            changeable = ";".join(self._config.names_at_runtime())
-            answer = ConfigAnswer(version=settings.version, origins=settings.origins(), changeable=changeable)
-        return Reply(ext=answer, body=settings.as_text().encode())
+        return settings_reply(self._runtime_settings, header)
 
 
 def _topic_list(topics: list[str], broker_addr: str | None = None) -> Reply:
