@@ -61,5 +61,31 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Scheduling(config, log)
 
 
-# A tracer makes an example several times slower: scripts/coverage runs with this profile.
+# A tracer makes an example several times slower: `scripts/test --coverage` runs with this profile.
 settings.register_profile("coverage", deadline=None)
+
+# Tests that run without the tracer, which makes them too slow. They reach no other lines: the simulation, crashes, chaos,
+# attacks, JVMs, tests of ten seconds and more, and tests of every flip, split or failing call.
+UNTRACED_FOLDERS = ("simulation", "crash", "chaos", "hostile", "demo", "packaging", "tidy", "bench", "benchmarks")
+UNTRACED_MARKS = ("spark", "slow")
+UNTRACED_WORDS = (
+    "flipped",
+    "any_call",
+    "restart_anywhere",
+    "every_offset_once",
+    "equals_the_plain_decoder",
+    "suspended_master",
+)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests that run without the tracer, when there is one."""
+    if not config.getoption("cov_source", default=None):
+        return
+    for item in items:
+        if (
+            item.nodeid.startswith(tuple(f"tests/{folder}/" for folder in UNTRACED_FOLDERS))
+            or any(item.get_closest_marker(mark) for mark in UNTRACED_MARKS)
+            or any(word in item.nodeid for word in UNTRACED_WORDS)
+        ):
+            item.add_marker("no_cover")
