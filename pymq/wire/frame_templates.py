@@ -26,6 +26,7 @@ _OPAQUE = 1_888_888_888
 _BINARY_OPAQUE_AT = 5  # code 2, language 1, version 2
 _BINARY_MARK = SERIALIZE_ROCKETMQ << 24
 _I32 = struct.Struct(">i")
+_HEADS = [FRAME_HEAD.pack(4 + size, size) for size in range(1024)]  # of JSON frames without a body, by header size
 
 encode_text = msgspec.json.Encoder().encode
 
@@ -84,6 +85,8 @@ class AnswerTemplate:
         """
         header = self._json % values
         size = len(header)
+        if not body_size_bytes and size < len(_HEADS):
+            return _HEADS[size] + header
         return FRAME_HEAD.pack(4 + size + body_size_bytes, size) + header
 
     def binary(self, opaque: int, values: tuple[bytes | int, ...], body_size_bytes: int = 0) -> bytes:

@@ -12,7 +12,7 @@ from pymq.broker.assembly.pop_parts import PopParts
 from pymq.broker.fast.ack import FastAcks
 from pymq.broker.fast.pull import FastPulls
 from pymq.broker.fast.secured import SendCheck, checked
-from pymq.broker.fast.send import BATCH, ONE, FastSends
+from pymq.broker.fast.send import FastSends
 from pymq.broker.fast.table import FastRow, FastTable
 from pymq.broker.fast.targets import SendTargets
 from pymq.broker.fast.timer import FastTimerPuts
@@ -136,7 +136,7 @@ class MessageRequests:
         ]
         if not self._is_master:
             return pulls
-        one, batch = (partial(self.fast_sends.take, kind) for kind in (ONE, BATCH))
+        one, batch = self.fast_sends.take, partial(self.fast_sends.take, is_batch=True)
         return [
             FastRow(Code.SEND_MESSAGE_V2, SendMessageV2Header, access.PUBLISH, one, checks_sender=True),
             FastRow(Code.SEND_BATCH_MESSAGE, SendMessageV2Header, access.PUBLISH, batch, checks_sender=True),

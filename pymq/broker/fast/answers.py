@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from pymq.wire.frame_templates import AnswerTemplate, Place
 from pymq.wire.headers.pull import PullMessageAnswer
@@ -33,7 +33,8 @@ def _sent(ids: Place, *texts: Place) -> AnswerTemplate:
     return AnswerTemplate(answer, (ids, _QUEUE_ID, _QUEUE_OFFSET, *texts))
 
 
-# Their values: the message id or ids, queue id, queue offset, then texts.
+# Their values: the store's host and physical offset of one message or the joined ids of a batch, queue id, queue
+# offset, then texts.
 SENT: Final = _sent(_ID, _KEY)
 SENT_TIMER: Final = _sent(_ID, _KEY, _HANDLE)
 SENT_INNER: Final = _sent(_ID, _KEY, _BATCH_KEY)
@@ -41,25 +42,21 @@ SENT_BATCH: Final = _sent(_IDS, _KEY)
 SENT_KEYLESS: Final = _sent(_IDS)  # a batch without a key of its own
 
 
-def binary_sent(
-    template: AnswerTemplate,
-    opaque: int,
-    ids: tuple[bytes, int] | tuple[bytes],
-    queue_id: int,
-    queue_offset: int,
-    texts: tuple[bytes, ...],
-) -> bytes:
-    """Return the binary answer to a send. ``texts``: for the text places of ``template``.
-
-    ``ids``: the store's host and the physical offset of the one message, or the joined message ids of a batch.
-    """
-    number, offset = b"%d" % queue_id, b"%d" % queue_offset
-    if len(ids) == 2 and len(texts) == 1:  # the commonest
-        key = texts[0]
-        return template.binary(opaque, (*ids, len(number), number, len(offset), offset, len(key), key))
-    sized = (len(ids[0]).to_bytes(4, "big"), *ids) if len(ids) == 1 else ids
-    sized_texts = (part for text in texts for part in (len(text), text))
-    return template.binary(opaque, (*sized, len(number), number, len(offset), offset, *sized_texts))
+def binary_sent(template: AnswerTemplate, values: tuple[Any, ...]) -> bytes:
+    """Return the binary answer to a send. ``values``: those of ``template``, then the opaque."""
+    if template is SENT:  # the commonest
+        host, physical_offset, queue_id, queue_offset, key, opaque = values
+        number, offset = b"%d" % queue_id, b"%d" % queue_offset
+        return SENT.binary(opaque, (host, physical_offset, len(number), number, len(offset), offset, len(key), key))
+    ids: tuple[bytes | int, ...]
+    if template is SENT_BATCH or template is SENT_KEYLESS:
+        joined, *rest, opaque = values
+        ids = len(joined).to_bytes(4, "big"), joined
+    else:
+        host, physical_offset, *rest, opaque = values
+        ids = host, physical_offset
+    texts = [each if isinstance(each, bytes) else b"%d" % each for each in rest]
+    return template.binary(opaque, (*ids, *(part for text in texts for part in (len(text), text))))
 
 
 # Its values: broker id, next, least and largest offset.

@@ -19,6 +19,7 @@ BINARY_EXT_AT = 25  # type and length 4, fixed part 13, empty remark 4, length o
 # Java writes the fields in the order of their letters. Field g has 13 digits until the year 2286.
 _BINARY_G = b"\x00\x01g\x00\x00\x00\x0d"
 _BINARY_H_ZERO_I = b"\x00\x01h\x00\x00\x00\x010\x00\x01i"
+_BINARY_G_TO_I = struct.Struct(">7x13s11sI")  # name and size of g, its digits, h whole and the name of i, size of i
 _BINARY_NUMBERS = struct.Struct(">iiii")  # opaque, flag, remark length, fields length
 _TEMPLATE_COUNT_MAX = 4096  # a hostile client could send new ones without end
 _TEMPLATE_SIZE_MAX_BYTES = 1024  # a longer header is decoded each time
@@ -89,30 +90,22 @@ class BinaryTemplates:
             return None
         opaque, flag, remark_size, ext_size = _BINARY_NUMBERS.unpack_from(payload, 9)
         g = payload.find(_BINARY_G, BINARY_EXT_AT, body_at)
-        i = g + 31
-        if (
-            g < 0
-            or remark_size
-            or ext_size != body_at - BINARY_EXT_AT
-            or not payload.startswith(_BINARY_H_ZERO_I, g + 20)
-            or i + 4 > body_at
-        ):
+        at = g + _BINARY_G_TO_I.size  # where the properties begin
+        if g < 0 or remark_size or ext_size != body_at - BINARY_EXT_AT or at > body_at:
             return None
-        end = i + 4 + (payload[i] << 24 | payload[i + 1] << 16 | payload[i + 2] << 8 | payload[i + 3])
-        if end > body_at:
+        digits, h_and_i, properties_size = _BINARY_G_TO_I.unpack_from(payload, g)
+        end = at + properties_size
+        if h_and_i != _BINARY_H_ZERO_I or end > body_at or not digits.isdigit():
             return None
         known = self._known.get(payload[BINARY_EXT_AT:g])
         head = known.get(payload[end:body_at]) if known is not None else None
         if head is None:
-            head = self._learn(payload, g, i, end, body_at)
+            head = self._learn(payload, g, at - 4, end, body_at)
             if head is None:
                 return None
-        digits = payload[g + 7 : g + 20]
-        if not digits.isdigit():
-            return None
         ext = head.extFields
         try:
-            ext.properties = payload[i + 4 : end].decode()
+            ext.properties = payload[at:end].decode()
         except UnicodeDecodeError:
             return None
         ext.born_timestamp_ms = int(digits)

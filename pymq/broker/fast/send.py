@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pymq.broker.fast.answers import SENT, SENT_BATCH, SENT_INNER, SENT_KEYLESS, SENT_TIMER, binary_sent
-from pymq.broker.fast.header import BinaryTemplates, SendExt, SendHead, decode_json_send, decode_signed_json_send
+from pymq.broker.fast.header import BinaryTemplates, SendHead, decode_json_send, decode_signed_json_send
 from pymq.broker.fast.signed_header import SignedBinaryTemplates
 from pymq.broker.runtime import Runtime
 from pymq.config.values import SYNC_FLUSH, SYNC_MASTER
@@ -24,7 +24,6 @@ from pymq.model.layout import HOST_V4_SIZE_BYTES, SENT_PROPERTIES_MAX_BYTES, STO
 from pymq.model.properties import has_broker_word
 from pymq.model.sysflag import contradiction
 from pymq.model.tables import PERM_WRITE
-from pymq.wire.codes import RequestCode
 from pymq.wire.command import FLAG_ONEWAY, SERIALIZE_JSON
 from pymq.wire.frame_templates import AnswerTemplate
 
@@ -52,9 +51,8 @@ _UNIQUE = b"UNIQ_KEY\x01"
 _SEPARATOR = 2  # closes a property
 
 _NO_TRANSACTION = ~sysflag.TRANSACTION_MASK
-# What an answer says: its template, the message ids, the first queue offset, and the template's texts. See binary_sent.
-Sent = tuple[AnswerTemplate, tuple[bytes, int] | tuple[bytes], int, tuple[bytes, ...]]
-ONE, BATCH = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
+# What an answer says: its template and the template's values, of which the last is the opaque.
+Sent = tuple[AnswerTemplate, tuple[bytes | int, ...]]
 
 
 class FastSends:
@@ -95,8 +93,8 @@ class FastSends:
         self._decode_json = decode_signed_json_send
         self._binary = SignedBinaryTemplates()
 
-    def take(self, kind: int, connection: Connection, payload: bytes) -> bool:
-        """Take a send of ``kind``, ONE or BATCH; False for a frame that the plain path must take."""
+    def take(self, connection: Connection, payload: bytes, is_batch: bool = False) -> bool:
+        """Take a send of one message or of a batch; False for a frame that the plain path must take."""
         body_at = 4 + (payload[1] << 16 | payload[2] << 8 | payload[3])
         is_json = payload[0] == SERIALIZE_JSON
         if is_json:
@@ -115,6 +113,7 @@ class FastSends:
         body_size, host, config = len(payload) - body_at, connection.host_bytes, self._config
         if (
             ext.reconsume_times
+            or (ext.batch and not is_batch)
             or (ext.sys_flag and contradiction(ext.sys_flag))
             or not 0 < body_size <= config.max_message_size_bytes
             or body_size > self._body_max_bytes
@@ -129,8 +128,8 @@ class FastSends:
         # The last property of that name counts, as in the plain parser.
         at = raw.rfind(_UNIQUE)
         # UNIQ_KEY has the only underscore of most messages.
-        underscore, waits = properties.find("_"), False
-        if underscore >= 0 and (at < 0 or underscore != properties.rfind("_")):
+        waits = False
+        if raw.count(b"_") > (at >= 0):
             if _RESEND in properties or has_broker_word(properties):
                 return False
             waits = _TIMER in properties or _HALF in properties
@@ -138,84 +137,80 @@ class FastSends:
             unique_key = raw[at + 9 : raw.find(b"\x02", at)]
             if not unique_key.isalnum() or (at and raw[at - 1] != _SEPARATOR):
                 return False
-        elif kind == BATCH:
+        elif is_batch:
             unique_key = b""  # its messages keep their own
         else:
             unique_key = self._ids.next_id().encode()
             raw += _UNIQUE + unique_key + b"\x02"
+        stored = raw + self._enrichment
+        if len(stored) > SENT_PROPERTIES_MAX_BYTES:
+            return False
         draft = Draft(
-            b"" if kind == BATCH else payload[body_at:], raw + self._enrichment, ext.born_timestamp_ms, host, 0,
+            b"" if is_batch else payload[body_at:], stored, ext.born_timestamp_ms, host, 0,
             ext.flag, ext.sys_flag & _NO_TRANSACTION, raw,
         )  # fmt: skip
         try:
-            if kind == BATCH:
-                placed = None if waits else self._many(ext, draft, unique_key, payload, body_at)
-            elif ext.batch:
-                return False
+            if is_batch:
+                sent = None if waits else self._many(head, draft, unique_key, payload, body_at)
             else:
-                placed = self._waiting(ext, draft, unique_key) if waits else self._one(ext, draft, unique_key)
+                sent = self._waiting(head, draft, unique_key) if waits else self._one(head, draft, raw, unique_key)
         except StoreError:
             return False  # nothing is staged: the plain path meets the same error and answers with it
-        if placed is None:
+        if sent is None:
             return False
         self.count += 1
         if head.flag & FLAG_ONEWAY:
             return True
-        template, ids, queue_offset, texts = placed
-        frame = (
-            template.json((*ids, ext.queue_id, queue_offset, *texts, head.opaque))
-            if is_json
-            else binary_sent(template, head.opaque, ids, ext.queue_id, queue_offset, texts)
-        )
-        # As Writer.hold, in a third of the time.
-        held = (
-            None
-            if config.flush_disk_type == SYNC_FLUSH or config.broker_role == SYNC_MASTER
-            else self._writer.held.get(connection)
-        )
-        if held is not None:
-            held.append(frame)
-        else:
+        template, values = sent
+        frame = template.json(values) if is_json else binary_sent(template, values)
+        if (
+            config.flush_disk_type == SYNC_FLUSH
+            or config.broker_role == SYNC_MASTER
+            or (held := self._writer.held.get(connection)) is None
+        ):
             self._writer.hold(connection, frame, raw)
+        else:
+            held.append(frame)  # as Writer.hold, in a third of the time
         return True
 
-    def _one(self, ext: SendExt, draft: Draft, unique_key: bytes) -> Sent | None:
-        target = self._targets.get((ext.topic, ext.queue_id)) or self._targets.find(ext.topic, ext.queue_id)
-        raw = draft.keyed
+    def _one(self, head: SendHead, draft: Draft, raw: bytes, unique_key: bytes) -> Sent | None:
+        ext = head.extFields
+        topic, queue_id = ext.topic, ext.queue_id
+        target = self._targets.get((topic, queue_id)) or self._targets.find(topic, queue_id)
         at = raw.rfind(_TAGS)
         if at >= 0:
             tags = raw[at + 5 : raw.find(b"\x02", at)]
             if not tags or (at and raw[at - 1] != _SEPARATOR):
                 return None
             draft.tags_code = tags_code(tags.decode())
-        if target is None or len(draft.properties) > SENT_PROPERTIES_MAX_BYTES:
+        if target is None:
             return None
         queue = target.queue
         queue_offset = queue.next_offset
         physical_offset, size = self._stage(queue, draft)
         target.meter.add(1, size)
         self._writer.staged_count += 1
-        return SENT, (self._host_hex, physical_offset), queue_offset, (unique_key,)
+        return SENT, (self._host_hex, physical_offset, queue_id, queue_offset, unique_key, head.opaque)
 
-    def _waiting(self, ext: SendExt, draft: Draft, unique_key: bytes) -> Sent | None:
+    def _waiting(self, head: SendHead, draft: Draft, unique_key: bytes) -> Sent | None:
         """Take a message that waits in a system topic: for its time, or for the end of its transaction."""
         put = self._halves.put if b"TRAN_MSG\x01" in draft.keyed else self._timer_puts.put
-        placed = put(ext, draft, unique_key)
+        placed = put(head.extFields, draft, unique_key)
         if placed is None:
             return None
         physical_offset, queue_offset, handle = placed
-        template, texts = (SENT_TIMER, (unique_key, handle)) if handle else (SENT, (unique_key,))
-        return template, (self._host_hex, physical_offset), queue_offset, texts
+        values = self._host_hex, physical_offset, head.extFields.queue_id, queue_offset, unique_key
+        return (SENT_TIMER, (*values, handle, head.opaque)) if handle else (SENT, (*values, head.opaque))
 
-    def _many(self, ext: SendExt, draft: Draft, unique_key: bytes, payload: bytes, body_at: int) -> Sent | None:
+    def _many(self, head: SendHead, draft: Draft, unique_key: bytes, payload: bytes, body_at: int) -> Sent | None:
         """Take a batch: as its messages, or as one record in a batch queue."""
-        place = ext.topic, ext.queue_id
+        place = topic, queue_id = head.extFields.topic, head.extFields.queue_id
         target = self._targets.get(place)
         if target is None:
-            inner = self._targets.get_inner(place) or self._targets.find_inner(*place)
+            inner = self._targets.get_inner(place) or self._targets.find_inner(topic, queue_id)
             if inner is not None:
-                return self._inner(inner, draft, unique_key, payload, body_at)
-            target = self._targets.find(*place)
+                return self._inner(inner, head, draft, unique_key, payload, body_at)
+            target = self._targets.find(topic, queue_id)
         if target is None or _TAGS in draft.keyed or _KEYS in draft.keyed:
             return None
         draft.body = payload[body_at:]
@@ -228,10 +223,14 @@ class FastSends:
         target.meter.add(len(offsets), size)
         self._writer.staged_count += len(offsets)
         message_ids = ((self._host_hex + b"%016X,") * len(offsets) % tuple(offsets))[:-1]
-        template, texts = (SENT_BATCH, (unique_key,)) if unique_key else (SENT_KEYLESS, ())
-        return template, (message_ids,), queue_offset, texts
+        values = message_ids, queue_id, queue_offset
+        return (
+            (SENT_BATCH, (*values, unique_key, head.opaque)) if unique_key else (SENT_KEYLESS, (*values, head.opaque))
+        )
 
-    def _inner(self, target: InnerTarget, draft: Draft, unique_key: bytes, payload: bytes, body_at: int) -> Sent | None:
+    def _inner(
+        self, target: InnerTarget, head: SendHead, draft: Draft, unique_key: bytes, payload: bytes, body_at: int
+    ) -> Sent | None:
         """Do as :meth:`_many` for a batch that stays one record. Its body stays where it is in the payload."""
         if not unique_key:
             return None
@@ -248,4 +247,6 @@ class FastSends:
         physical_offset, size, queue_offset = self._stager.stage_inner(target.queue, draft, count)
         target.meter.add(count, size)
         self._writer.staged_count += count
-        return SENT_INNER, (self._host_hex, physical_offset), queue_offset, (unique_key, unique_key)
+        return SENT_INNER, (
+            self._host_hex, physical_offset, head.extFields.queue_id, queue_offset, unique_key, unique_key, head.opaque
+        )  # fmt: skip
