@@ -142,7 +142,7 @@ class FastSends:
         else:
             unique_key = self._ids.next_id().encode()
             raw += _UNIQUE + unique_key + b"\x02"
-        stored = raw + self._enrichment
+        stored = raw if waits else raw + self._enrichment  # a message that waits gets more
         if len(stored) > SENT_PROPERTIES_MAX_BYTES:
             return False
         draft = Draft(
@@ -199,8 +199,10 @@ class FastSends:
         if placed is None:
             return None
         physical_offset, queue_offset, handle = placed
-        values = self._host_hex, physical_offset, head.extFields.queue_id, queue_offset, unique_key
-        return (SENT_TIMER, (*values, handle, head.opaque)) if handle else (SENT, (*values, head.opaque))
+        queue_id, opaque = head.extFields.queue_id, head.opaque
+        if handle:
+            return SENT_TIMER, (self._host_hex, physical_offset, queue_id, queue_offset, unique_key, handle, opaque)
+        return SENT, (self._host_hex, physical_offset, queue_id, queue_offset, unique_key, opaque)
 
     def _many(self, head: SendHead, draft: Draft, unique_key: bytes, payload: bytes, body_at: int) -> Sent | None:
         """Take a batch: as its messages, or as one record in a batch queue."""
