@@ -10,8 +10,8 @@ from typing import Any
 
 from pymq.broker.messages.writer import Writer
 from pymq.broker.raft.broker_log import BrokerLog
+from pymq.broker.raft.disk_watch import FailingDisk
 from pymq.broker.raft.driver import RaftDriver
-from pymq.broker.raft.failing_disk import FailingDisk
 from pymq.broker.raft.group import RaftGroup
 from pymq.broker.raft.group_tables import GroupTables
 from pymq.broker.raft.state_files import RaftStateFile

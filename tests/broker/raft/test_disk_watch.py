@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pymq.broker.raft.failing_disk import PATIENCE_TICKS, FailingDisk
+from pymq.broker.raft.disk_watch import PATIENCE_TICKS, FailingDisk
 from pymq.raft.core import ELECTION_TICKS, Role
 from pymq.raft.messages import HeartbeatAnswer, TimeoutNow
 from tests.broker.raft.test_driver import Desk, leading
