@@ -7,6 +7,7 @@ import gc
 import os
 import signal
 from collections.abc import Coroutine
+from importlib import import_module
 from typing import Any, TypeVar
 
 from pymq.errors import StoppedError
@@ -36,6 +37,20 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     except ImportError:
         return asyncio.new_event_loop()
     return uvloop.new_event_loop()
+
+
+def load(*modules: str) -> None:
+    """Import a server's modules. No search for reference cycles looks at them, now or later: they stay.
+
+    The searches took a sixth of a broker's start, while its 700 modules came and in :func:`begin_serving`.
+    """
+    gc.disable()
+    try:
+        for module in modules:
+            import_module(module)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def begin_serving(turns: TurnWatch) -> None:

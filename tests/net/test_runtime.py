@@ -1,8 +1,9 @@
-"""Stop signals: noticed while the loop is blocked, awaited, and restored after the first one."""
+"""Stop signals: noticed while the loop is blocked, awaited, and restored after the first one. Modules of a server."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 from collections.abc import Awaitable, Callable
@@ -10,6 +11,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from pymq.errors import StoppedError
+from pymq.net import runtime
 from pymq.net.runtime import StopSignals, run
 
 BOTH = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
@@ -94,3 +96,12 @@ def test_handlers_are_restored_after_the_first_signal_and_at_the_end() -> None:
     with_signals(scenario)
     with_signals(nothing)
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_server_loads_its_modules_without_searches_for_cycles(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bool] = []
+    monkeypatch.setattr(runtime, "import_module", lambda name: seen.append(gc.isenabled()))
+    frozen_count = gc.get_freeze_count()
+    runtime.load("one", "another")
+    assert seen == [False, False] and gc.isenabled()
+    assert gc.get_freeze_count() > frozen_count

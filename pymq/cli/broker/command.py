@@ -163,9 +163,11 @@ def raft_flags(group: str | None, node: str | None, peers: str | None) -> dict[s
 
 
 async def _serve(config: BrokerConfig, grpc_port: int | None, grpc_signature_age: int | None, as_json: bool) -> None:
+    from pymq.net.runtime import StopSignals, begin_serving, load
+
+    load("pymq.broker.assembly.broker", "pymq.broker.metrics.collector")
     from pymq.broker.metrics.collector import BrokerMetrics
     from pymq.cli.common.servers import make_broker, serve_until_stopped, start_broker
-    from pymq.net.runtime import StopSignals, begin_serving
 
     with StopSignals() as signals:
         broker = make_broker(config)

@@ -144,12 +144,14 @@ def _settings(
 
 
 async def _serve(settings: FilterServerSettings, metrics_place: MetricsPlace | None, as_json: bool) -> None:
+    from pymq.net.runtime import StopSignals, begin_serving, load
+
+    load("pymq.filterserver.server", "pymq.filterserver.metrics")
     from pymq.cli.common.servers import port_problem
     from pymq.clock import SystemClock
     from pymq.config.load import load_tls_config
     from pymq.filterserver.metrics import FilterServerMetrics
     from pymq.filterserver.server import FilterServer
-    from pymq.net.runtime import StopSignals, begin_serving
     from pymq.net.tls_settings import TlsContexts
 
     clock = SystemClock()

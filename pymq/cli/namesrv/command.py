@@ -87,9 +87,11 @@ def namesrv(
 
 
 async def _serve(config: NamesrvConfig, as_json: bool) -> None:
+    from pymq.net.runtime import StopSignals, begin_serving, load
+
+    load("pymq.namesrv.server", "pymq.namesrv.metrics")
     from pymq.cli.common.servers import make_namesrv, start_namesrv
     from pymq.namesrv.metrics import NamesrvMetrics
-    from pymq.net.runtime import StopSignals, begin_serving
 
     with StopSignals() as signals:
         server = make_namesrv(config)

@@ -183,9 +183,11 @@ async def _serve(
     grpc_signature_age: int | None,
     as_json: bool,
 ) -> None:
+    from pymq.net.runtime import StopSignals, begin_serving, load
+
+    load("pymq.broker.assembly.broker", "pymq.broker.metrics.collector", "pymq.namesrv.server")
     from pymq.broker.metrics.collector import BrokerMetrics
     from pymq.cli.common.servers import make_broker, make_namesrv, serve_until_stopped, start_broker, start_namesrv
-    from pymq.net.runtime import StopSignals, begin_serving
 
     with StopSignals() as signals:
         credentials = _credentials(broker_config)
