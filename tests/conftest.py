@@ -15,6 +15,7 @@ from tests.machine import (  # noqa: F401 - pytest finds fixtures and hooks by n
     pytest_runtest_setup,
     pytest_runtest_teardown,
 )
+from tests.spark_session import asks_for_session, spark  # noqa: F401 - pytest finds fixtures by name
 
 # A shell's background jobs ignore interrupts, and so would all processes that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -37,26 +38,23 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-# These share a Spark session: in several processes each would start a JVM of its own.
-SPARK_SESSION_FILES = (
-    "tests/spark/export/test_export.py",
-    "tests/spark/test_real_broker.py",
-    "tests/spark/test_data_source.py",
-    "tests/spark/source/test_stream.py",
-)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let the files of the Spark session come first in several processes: they take long, one after the other."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: not asks_for_session(item.nodeid.partition("::")[0]))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give the files of a Spark session to one process, and other files each to any."""
+    """Give the files of the Spark session to one process: each process would start a JVM. Give other files to any."""
     if config.getoption("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            file = super()._split_scope(nodeid)
-            return SPARK_SESSION_FILES[0] if file in SPARK_SESSION_FILES else file
+            file: str = super()._split_scope(nodeid)
+            return "the Spark session" if asks_for_session(file) else file
 
     return Scheduling(config, log)
 

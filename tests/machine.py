@@ -52,6 +52,8 @@ _SET = {
     "COLUMNS": "80",
     "LINES": "24",
     "TERM": "dumb",
+    # A test's JVM lives for seconds: quick compilation and serial collection halve its CPU.
+    "JDK_JAVA_OPTIONS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
 }
 _UMASK = 0o022
 

@@ -15,10 +15,7 @@ from pymq.pipeline.report import Batch
 from pymq.spark.planning.remote import Remote
 from pymq.spark.queries import Query, Tables
 from pymq.testing.standalone import StandaloneProcess
-from tests.spark.conftest import spark
 from tests.spark.lake.test_history import TOPIC, delete_first_segments, send, tailed
-
-__all__ = ["spark"]  # the fixture
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "conf" / "pipelines" / "archive.toml"
 

@@ -16,10 +16,7 @@ from pymq.pipeline.job import Job
 from pymq.pipeline.load import PipelineFile, PipelineFileError
 from pymq.pipeline.report import Batch
 from pymq.testing.standalone import StandaloneProcess
-from tests.spark.conftest import spark
 from tests.spark.sink.test_sink import stored
-
-__all__ = ["spark"]  # the fixture
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "conf" / "pipelines" / "sessions.toml"
 pytestmark = pytest.mark.spark

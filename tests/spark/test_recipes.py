@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.spark.conftest import JARS
 from tests.spark.fake_cluster import FakeCluster
 from tests.spark.record_bytes import record
+from tests.spark_session import JARS
 
 pytestmark = pytest.mark.spark
 AVRO = '{"type": "record", "name": "Order", "fields": [{"name": "amount", "type": "double"}]}'
