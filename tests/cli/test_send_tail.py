@@ -20,6 +20,10 @@ from pymq.testing.standalone import StandaloneProcess
 from tests.cli.conftest import Pymq
 
 DEADLINE_S = 20.0
+# pymq, whose tail looks for new topics five times a second.
+EAGER_PYMQ = (
+    "from pymq.cli import main; from pymq.cli.tail import work; work.LOOK_FOR_QUEUES_EVERY_S = 0.2; main.main()"
+)
 
 
 def make(pymq: Pymq, topic: str, queues: int = 1) -> str:
@@ -294,7 +298,7 @@ def test_following_everything_notices_a_new_topic(pymq: Pymq, server: Standalone
     out = tmp_path / "out"
     with out.open("wb") as sink:
         process = subprocess.Popen(
-            [sys.executable, "-m", "pymq", "tail", "--from", "end", "-o", "raw"],
+            [sys.executable, "-c", EAGER_PYMQ, "tail", "--from", "end", "-o", "raw"],
             stdout=sink,
             env={**os.environ, "NAMESRV_ADDR": server.namesrv},
         )

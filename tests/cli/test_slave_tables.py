@@ -57,6 +57,7 @@ class Group:
         port = str(self._ports[broker_id])
         flags = ["--namesrv", self.namesrv, "--port", port, "--json", "--store", str(self.home / str(broker_id))]
         flags += ["--set", "mappedFileSizeCommitLog=1MB", "--set", "registerNameServerPeriod=10000"]
+        flags += ["--set", "flushConsumerOffsetInterval=500"]
         broker = self._stack.enter_context(process("broker", "--id", str(broker_id), *flags, home=self.home))
         self.addresses[broker_id] = json.loads(first_line(broker))["broker"]
         return broker
