@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[1]
 JARS = "PYMQ_SPARK_JARS"
 """Paths of spark-avro and spark-protobuf, separated by commas, for the tests of their functions."""
 
+_FOLDERS = ("tests/spark/", "tests/pipeline/", "tests/filterserver/")
 _ASKS = re.compile(r"^(?:def test.*\b|    )spark: Any\b", re.MULTILINE)
 
 
@@ -37,4 +38,4 @@ def spark() -> Iterator[Any]:
 @cache
 def asks_for_session(file: str) -> bool:
     """Return True when a test of this file, named from the root of the checkout, takes the fixture ``spark``."""
-    return file.startswith(("tests/spark/", "tests/pipeline/")) and bool(_ASKS.search((ROOT / file).read_text("utf-8")))
+    return file.startswith(_FOLDERS) and bool(_ASKS.search((ROOT / file).read_text("utf-8")))

@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow.dataset
 import pytest
@@ -103,7 +104,7 @@ def test_a_spark_task(server: StandaloneProcess, pair: Pair) -> None:
 
 
 @pytest.mark.spark
-def test_an_export(server: StandaloneProcess, pair: Pair, tmp_path: Path) -> None:
+def test_an_export(spark: Any, server: StandaloneProcess, pair: Pair, tmp_path: Path) -> None:
     class KillAtStart(NoProgress):
         """Kills a server at the start, when the plan already includes it."""
 

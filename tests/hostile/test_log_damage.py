@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from pymq.cli import main as cli
 from pymq.client import Message, MessageQueue, Producer, PullConsumer
 from pymq.model.layout import UNIT
 from pymq.store.disk.checkpoint import CheckpointFile
@@ -47,8 +48,10 @@ async def pulled(namesrv: str) -> list[int]:
     return found
 
 
-def pymq(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "pymq", *arguments], capture_output=True, text=True, check=False)
+def pymq(*arguments: str) -> tuple[int, str]:
+    """Return a command's exit code and what it printed."""
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        return cli.run(list(arguments)), printed.getvalue()
 
 
 @pytest.fixture(scope="module", params=["stopped", "killed"])
@@ -95,16 +98,16 @@ def test_a_lost_segment_is_refused_until_its_loss_is_accepted(
     with pytest.raises(RuntimeError, match=r"is missing|are missing") as error:
         StandaloneProcess(directory, settings=SETTINGS).start()
     assert segments[lost[0]].name in str(error.value) and "pymq store accept-loss" in str(error.value)
-    plan = pymq("store", "accept-loss", str(directory))
-    assert plan.returncode == 1 and "add --yes" in plan.stdout
-    assert pymq("store", "accept-loss", str(directory), "--yes").returncode == 0
+    code, plan = pymq("store", "accept-loss", str(directory))
+    assert code == 1 and "add --yes" in plan
+    assert pymq("store", "accept-loss", str(directory), "--yes")[0] == 0
     with StandaloneProcess(directory, settings=SETTINGS) as broker:
         first = asyncio.run(send(broker.namesrv, 1))[0]
         assert first == COUNT
         found = asyncio.run(pulled(broker.namesrv))
         assert found == sorted(set(found)) and found[-1] == first and len(found) < COUNT
         assert "the log is damaged" not in broker.stderr  # queues say what they lack
-    assert pymq("store", "verify", str(directory)).returncode == 0
+    assert pymq("store", "verify", str(directory))[0] == 0
 
 
 def test_a_lost_begin_is_said_and_the_rest_is_served(store: tuple[Path, bool], tmp_path: Path) -> None:
@@ -127,6 +130,6 @@ def test_a_segment_of_a_wrong_size_is_refused(store: tuple[Path, bool], tmp_path
         StandaloneProcess(directory, settings=SETTINGS).start()
     assert segments[place].name in str(error.value)
     if size == 0:
-        assert pymq("store", "accept-loss", str(directory), "--yes").returncode == 0
+        assert pymq("store", "accept-loss", str(directory), "--yes")[0] == 0
         with StandaloneProcess(directory, settings=SETTINGS):
             pass
