@@ -67,3 +67,10 @@ def test_a_server_without_metrics_leaves_their_libraries_out() -> None:
         check=True,
     )
     assert not {name.partition(".")[0] for name in json.loads(done.stdout)} & {"prometheus_client", "h11", "numpy"}
+
+
+def test_a_broker_of_a_plain_group_leaves_raft_out() -> None:
+    program = (
+        "import sys, pymq.broker.assembly.broker, pymq.broker.metrics.collector; sys.exit('pymq.raft' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)

@@ -7,23 +7,21 @@ import logging
 import random
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from pymq.broker.addresses import listen_on_fast_port, warn_if_unreachable
 from pymq.broker.assembly.farewell import answer_all, truncate_closed
 from pymq.broker.assembly.front import Front
 from pymq.broker.assembly.group_place import GroupPlace
 from pymq.broker.assembly.parts import BrokerParts, Sizes
-from pymq.broker.assembly.plain_place import PlainPlace, WaitingPlace
-from pymq.broker.assembly.raft_hosting import OpenSettings, RaftHosting, open_settings
-from pymq.broker.assembly.raft_place import RaftPlace
+from pymq.broker.assembly.plain_place import PlainPlace
 from pymq.broker.assembly.registering import Registering, registrar_of
 from pymq.broker.assembly.runtime_settings import broker_runtime_settings
 from pymq.broker.assembly.security import BrokerSecurity
 from pymq.broker.assembly.slave_port import SlavePort
 from pymq.broker.awaiting import awaited, pause
 from pymq.broker.handlers.closed import ClosedDispatcher
-from pymq.broker.raft.group import RaftGroup
-from pymq.broker.raft.waiting import role_in_plain_group, waits_in_plain_group
+from pymq.broker.raft.node_directory import role_in_plain_group, waits_in_plain_group
 from pymq.broker.replication.roles.known_peers import KnownPeers, known_peers_table
 from pymq.broker.replication.roles.owner import Owner
 from pymq.broker.replication.roles.role import Role
@@ -60,6 +58,10 @@ from pymq.net.tls_settings import TlsContexts
 from pymq.security.credentials import Credentials
 from pymq.store.disk.fs import Files
 from pymq.store.store import RecoveryReport
+
+if TYPE_CHECKING:
+    from pymq.broker.assembly.raft_hosting import OpenSettings, RaftHosting
+    from pymq.broker.raft.group import RaftGroup
 
 log = logging.getLogger(__name__)
 
@@ -215,6 +217,11 @@ class Broker:
         known_peers, peer_proof = self._known_peers, self.security.peer_proof
         if not self.config.raft_enabled:
             return PlainPlace(known_peers, peer_proof)
+        # A plain group's broker does without Raft, a tenth of what a broker imports.
+        from pymq.broker.assembly.raft_hosting import open_settings  # noqa: PLC0415
+        from pymq.broker.assembly.raft_place import RaftPlace  # noqa: PLC0415
+        from pymq.broker.assembly.waiting_place import WaitingPlace  # noqa: PLC0415
+
         members = await open_settings(self.config, self._files, self._rng)
         if waits_in_plain_group(self._files, runtime.root, last):
             return WaitingPlace(
@@ -224,6 +231,8 @@ class Broker:
         return RaftPlace(members, self._host, was_master=was_master, known_peers=known_peers)
 
     def _host(self, members: OpenSettings, *, was_master: bool) -> RaftHosting:
+        from pymq.broker.assembly.raft_hosting import RaftHosting  # noqa: PLC0415 - as in _find_place
+
         assert self._runtime is not None and self.switch is not None
         return RaftHosting(
             self._runtime,

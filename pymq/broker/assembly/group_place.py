@@ -1,14 +1,14 @@
 """GroupPlace: how a broker belongs to its group. One object answers for all that differs between the kinds of groups.
 
-:class:`pymq.broker.assembly.plain_place.PlainPlace` is alone, or a master or slave; ``WaitingPlace`` is that until its
-Raft group is founded; :class:`pymq.broker.assembly.raft_place.RaftPlace` is a node. No other module of the broker asks
-which of them it is.
+:class:`pymq.broker.assembly.plain_place.PlainPlace` is alone, or a master or slave;
+:class:`pymq.broker.assembly.waiting_place.WaitingPlace` is that until its Raft group is founded;
+:class:`pymq.broker.assembly.raft_place.RaftPlace` is a node. No other module of the broker asks which of them it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pymq.broker.assembly.master_side import MasterSide
 from pymq.broker.assembly.messages import Messages
@@ -20,7 +20,6 @@ from pymq.broker.metadata.config_tables import ConfigTables
 from pymq.broker.metadata.cursors import CursorManager, MaxOffset
 from pymq.broker.metadata.table_saver import TableSaver
 from pymq.broker.raft.answer_proof import AnswerProof
-from pymq.broker.raft.group import RaftGroup
 from pymq.broker.raft.majority import Replicas
 from pymq.broker.replication.history.epoch_file import EpochFile
 from pymq.broker.replication.master.ha_service import HaService
@@ -39,6 +38,9 @@ from pymq.broker.work.jobs import Job
 from pymq.net.server import Server
 from pymq.store.store import MessageStore
 from pymq.wire.dispatch import Dispatcher, Handler
+
+if TYPE_CHECKING:
+    from pymq.broker.raft.group import RaftGroup
 
 
 class Tables(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pymq.broker.addresses import own_address
 from pymq.broker.assembly.broker_data import BrokerData
@@ -24,7 +25,6 @@ from pymq.broker.metadata.pending_offsets import PendingOffsets
 from pymq.broker.metadata.table_saver import TableSaver
 from pymq.broker.metadata.topics_made_again import TopicsMadeAgain
 from pymq.broker.pop.topic_routes import TopicRoutes
-from pymq.broker.raft.report import OperatedGroup
 from pymq.broker.replication.history.epoch_history import EpochHistory
 from pymq.broker.replication.read_advice import ReadAdvice
 from pymq.broker.replication.roles.master_monitor import MasterMonitor
@@ -46,6 +46,9 @@ from pymq.broker.work.jobs import SLOW_TICK_PERIOD_MS, Job
 from pymq.config.runtime import RuntimeSettings
 from pymq.store.store import MessageStore, RecoveryReport
 from pymq.store.timer.timer_store import WHEEL_SLOTS
+
+if TYPE_CHECKING:
+    from pymq.broker.raft.report import OperatedGroup
 
 ASSUMED_MEMORY_BYTES = 8 * 1024 * 1024 * 1024
 

@@ -22,8 +22,8 @@ from pymq.broker.raft.joining import Joining
 from pymq.broker.raft.joining_mark import JoiningMark
 from pymq.broker.raft.log_reader import LogReader
 from pymq.broker.raft.members import GroupSettings, check_addresses, group_warnings, read_group
+from pymq.broker.raft.node_directory import RUN_RECORD_FILE
 from pymq.broker.raft.peers import Peers
-from pymq.broker.raft.run_record import RUN_RECORD_FILE
 from pymq.broker.raft.secret_file import SecretFile, open_secret
 from pymq.broker.replication.roles.role import Role, RoleChange
 from pymq.broker.replication.roles.role_file import RoleRecord

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pymq.broker.raft.answer_proof import REPORT
-from pymq.broker.raft.founders import encode_report
-from pymq.broker.raft.group import RaftGroup
-from pymq.broker.raft.waiting import WaitingMember
+from typing import TYPE_CHECKING
+
 from pymq.errors import Refusal
 from pymq.model.fastjson import JsonError
 from pymq.model.hosts import parse_address
@@ -15,6 +13,10 @@ from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer
 from pymq.wire.reply import Reply
+
+if TYPE_CHECKING:
+    from pymq.broker.raft.group import RaftGroup
+    from pymq.broker.raft.waiting import WaitingMember
 
 
 class RaftHandlers:
@@ -39,6 +41,9 @@ class RaftHandlers:
     def node(self, command: Command, header: None, peer: Peer) -> Reply:
         """Answer what this node is, for the founding of its group, with a proof that it is a member."""
         member = self._waiting or self._in_group()
+        from pymq.broker.raft.answer_proof import REPORT  # noqa: PLC0415 - a plain group's broker does without
+        from pymq.broker.raft.founders import encode_report  # noqa: PLC0415
+
         try:
             challenge = decode_json(command.body, ReportRequest).challenge
         except JsonError as error:

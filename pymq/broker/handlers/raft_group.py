@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pymq.broker.raft.requests import follow
 from pymq.errors import Refusal
 from pymq.model.fastjson import JsonError
 from pymq.model.strict_json import decode_json
@@ -39,4 +38,6 @@ class RaftGroupHandlers:
                 ResponseCode.INVALID_PARAMETER,
                 "this broker is in no Raft group: set enableDLegerCommitLog=true and dLegerPeers (docs/raft.md)",
             )
+        from pymq.broker.raft.requests import follow  # noqa: PLC0415 - a plain group's broker does without
+
         return Reply(body=msgspec.json.encode(follow(group, request, peer.address)))

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pymq.broker.assembly.parts import BrokerParts
-from pymq.broker.raft.report import group_state
 from pymq.metrics.family import Family, Reading, counter, gauge, single, state_set
-from pymq.raft.core import Role
 from pymq.wire.bodies_raft import LEADER, OUT_OF_DATE_BYTES, RaftGroupState, RaftMemberState
 
 _MEMBER = ("node", "kind")
@@ -33,8 +31,6 @@ MEMBER_SILENT = gauge(
     "pymq_raft_member_silent_seconds", "Leader: time since the member was heard.", *_MEMBER, unit="seconds"
 )
 
-_ROLES = tuple(role.value for role in Role)
-
 
 class RaftMetrics:
     """The figures of a broker in a Raft group; a plain broker has none."""
@@ -51,8 +47,11 @@ class RaftMetrics:
         group = self._parts.raft
         if group is None:
             return
+        from pymq.broker.raft.report import group_state  # noqa: PLC0415 - a plain group's broker does without
+        from pymq.raft.core import Role  # noqa: PLC0415
+
         state = group_state(group)
-        yield state_set(ROLE, _ROLES, state.role)
+        yield state_set(ROLE, tuple(role.value for role in Role), state.role)
         yield single(TERM, state.term)
         yield single(HAS_LEADER, bool(state.leader))
         yield single(ELECTIONS, state.election_count)

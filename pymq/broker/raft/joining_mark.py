@@ -11,8 +11,8 @@ import logging
 from threading import Lock
 
 from pymq.broker.raft.bodies import founding_id
-from pymq.broker.raft.state_files import RAFT_STATE_FILE, decode
-from pymq.broker.raft.table_files import TABLES_FILE
+from pymq.broker.raft.node_directory import RAFT_STATE_FILE, TABLES_FILE
+from pymq.broker.raft.state_files import decode
 from pymq.broker.raft.table_records import TABLE_KINDS
 from pymq.errors import StoreError
 from pymq.store.disk.fs import Files, make_directory, put_file

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pymq.broker.raft.founding import LastStop, why_lost
+from pymq.broker.raft.node_directory import RUN_RECORD_FILE
 from pymq.store.disk.fs import Files, make_directory, put_file
 
 BOOT_ID_PATH = "/proc/sys/kernel/random/boot_id"  # Linux; another one after each start of the machine
-RUN_RECORD_FILE = "raftRun"
 _SYNCED, _WRITTEN, _LOST = "synced", "written", "lost"
 
 

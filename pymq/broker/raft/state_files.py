@@ -18,6 +18,7 @@ from typing import Annotated
 import msgspec
 from xxhash import xxh3_64_hexdigest
 
+from pymq.broker.raft.node_directory import RAFT_STATE_FILE
 from pymq.errors import StoreError, StoreUnavailableError, UsageError
 from pymq.model.fastjson import JsonError
 from pymq.model.strict_json import decode_json
@@ -25,7 +26,6 @@ from pymq.raft.core import TERM_MAX
 from pymq.raft.state import Epoch, Kind, Membership, MembershipEntry, RaftState, Replica
 from pymq.store.disk.fs import Files, make_directory, put_file, sync_if_there
 
-RAFT_STATE_FILE = "raftState.json"
 FORMAT = 1
 DISK_ID_BITS = 64  # as 16 hex digits
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pymq.broker.metadata.config_tables import ConfigTables
+from pymq.broker.raft.node_directory import TABLES_FILE
 from pymq.broker.raft.table_records import TABLE_KINDS
 from pymq.broker.raft.tables import Table, Tables
 from pymq.errors import StoreError
 from pymq.store.disk.json_table import JsonTable
 
-TABLES_FILE = "raftTables.json"
 LOG_END = "raftLogEnd"  # a member of each file
 
 

@@ -9,38 +9,25 @@ there is a group no master serves.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Protocol
-
-import msgspec
 
 from pymq.broker.raft.answer_proof import AnswerProof
 from pymq.broker.raft.founders import Founders, own_report, with_log
 from pymq.broker.raft.founding import NodeReport, Verdict
 from pymq.broker.raft.members import GroupSettings
-from pymq.broker.raft.run_record import RUN_RECORD_FILE
-from pymq.broker.raft.state_files import RAFT_STATE_FILE
-from pymq.broker.raft.table_files import TABLES_FILE
 from pymq.broker.replication.history.epoch_history import EpochHistory
-from pymq.broker.replication.roles.role_file import RoleRecord, remembering, role_at_start
 from pymq.broker.replication.roles.write_fence import WriteFence
 from pymq.broker.work.jobs import Job
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
-from pymq.store.disk.fs import Files
 from pymq.store.store import MessageStore
 from pymq.wire.streams import Network
-
-log = logging.getLogger(__name__)
 
 TICK_MS = 50
 FENCE_MS = 5_000  # the founding is tried again after it
 FENCE_PAUSE_MS = 15_000  # from the begin of one fence to that of the next: senders must get on in between
 LEAVE_MS = 60_000  # a fence for the way from the plain group to the node: no write may come in between
-UNKNOWN_ID = -1
-# What a node's directory has of its group, with the file last that says so.
-_GROUP_FILES = (RAFT_STATE_FILE, TABLES_FILE, RUN_RECORD_FILE)
 
 
 class ServingParts(Protocol):
@@ -158,40 +145,3 @@ class WaitingMember:
         if parts.is_master:
             parts.write_fence.begin(LEAVE_MS, f"this broker becomes a node of the Raft group {self._settings.name}")
         self._become_node(f"{self._settings.self_id} becomes a node of {self._settings.name}: {why}")
-
-
-def waits_in_plain_group(files: Files, root: str, last: RoleRecord | None) -> bool:
-    """Return True for a broker directory that a plain group's broker used last. ``last``: its recorded role."""
-    return last is not None and not files.exists(f"{root}/config/{RUN_RECORD_FILE}")
-
-
-def role_in_plain_group(files: Files, config: BrokerConfig, last: RoleRecord | None) -> RoleRecord:
-    """Return the role of a broker that starts in a plain group. ``last``: the recorded one.
-
-    One that waits for its founding keeps its role: the settings of a node may lack ``brokerId``. A node's recorded role
-    is none in the plain group to which it goes back: then the configured id counts, as if it had been another one.
-    """
-    was_node = files.exists(f"{config.store_path_root_dir}/config/{RUN_RECORD_FILE}")
-    if last is not None and config.raft_enabled:
-        record = last
-    elif last is not None and was_node:
-        record = role_at_start(msgspec.structs.replace(last, configured_id=UNKNOWN_ID), config.broker_id)
-    else:
-        record = role_at_start(last, config.broker_id)
-    return remembering(record, config.broker_role)
-
-
-def leave_group(files: Files, root: str) -> None:
-    """Make a node's directory a plain broker's: its votes and its place in the group are gone. Raises OSError.
-
-    With the group's settings again it is a new replica.
-    """
-    config = f"{root}/config"
-    if not files.exists(f"{config}/{RUN_RECORD_FILE}"):
-        return
-    log.warning("%s belonged to a node of a Raft group: it leaves that group, as dLegerPeers is not set", root)
-    for name in _GROUP_FILES:
-        for path in (f"{config}/{name}", f"{config}/{name}.bak"):
-            if files.exists(path):
-                files.remove(path)
-        files.sync_dir(config)

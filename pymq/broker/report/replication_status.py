@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec.structs import replace
 
 from pymq.broker.addresses import own_address, own_ha_address
-from pymq.broker.raft.report import OperatedGroup, group_state
 from pymq.broker.replication.history.epoch_history import EpochHistory
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.runtime import Runtime
@@ -32,9 +31,11 @@ from pymq.wire.bodies_replication import (
 )
 
 if TYPE_CHECKING:
+    from pymq.broker.raft.report import OperatedGroup
     from pymq.broker.replication.sync_mode import SyncMode
     from pymq.store.disk.fs import Files
     from pymq.store.store import MessageStore
+    from pymq.wire.bodies_raft import RaftGroupState
 
 
 class SideStates(Protocol):
@@ -64,6 +65,14 @@ class TruncationHistory:
             except (OSError, StoreError) as error:
                 self._truncations, self.problem = [], f"the records of this log's truncations can't be read: {error}"
         return self._truncations
+
+
+def _group_state(group: OperatedGroup | None) -> RaftGroupState | None:
+    if group is None:
+        return None
+    from pymq.broker.raft.report import group_state  # noqa: PLC0415 - a plain group's broker does without
+
+    return group_state(group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +153,7 @@ class StatusReport:
             truncations=truncations,
             recovered_tail=self._asked.recovered_tail(),
             end_in_doubt=self._asked.end_in_doubt(),
-            raft=group_state(raft) if (raft := self._asked.raft()) is not None else None,
+            raft=_group_state(self._asked.raft()),
         )
 
     def _problem(self) -> str:

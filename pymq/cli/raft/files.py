@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any, NamedTuple
 
+from pymq.broker.raft.node_directory import RAFT_STATE_FILE
 from pymq.broker.raft.secret_file import (
     FORMER,
     NEXT,
@@ -14,7 +15,7 @@ from pymq.broker.raft.secret_file import (
     next_step,
     write_secrets,
 )
-from pymq.broker.raft.state_files import RAFT_STATE_FILE, RaftStateFile
+from pymq.broker.raft.state_files import RaftStateFile
 from pymq.errors import UsageError
 from pymq.raft.state import RaftState
 from pymq.security.local_secret import absolute_path

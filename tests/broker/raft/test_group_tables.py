@@ -10,7 +10,8 @@ import pytest
 
 from pymq.broker.metadata.table_saver import run_inline
 from pymq.broker.raft.group_tables import QUEUE_ID, SAVE_BYTES_MIN, SAVE_INTERVAL_MS, GroupTables
-from pymq.broker.raft.table_files import LOG_END, TABLES_FILE
+from pymq.broker.raft.node_directory import TABLES_FILE
+from pymq.broker.raft.table_files import LOG_END
 from pymq.broker.replication.master.found_topics import make_found_topics
 from pymq.broker.replication.roles.role import Role
 from pymq.clock import ManualClock

@@ -9,7 +9,8 @@ import pytest
 
 from pymq.broker.raft.bodies import founding_id
 from pymq.broker.raft.joining_mark import FORMER_DIRECTORY, JoiningMark
-from pymq.broker.raft.state_files import RAFT_STATE_FILE, encode
+from pymq.broker.raft.node_directory import RAFT_STATE_FILE
+from pymq.broker.raft.state_files import encode
 from pymq.errors import StoreError
 from pymq.raft.state import Kind, Membership, MembershipEntry, RaftState, Replica
 from pymq.store.disk.fs import make_directory

@@ -11,15 +11,17 @@ from pymq.broker.raft.answer_proof import REPORT
 from pymq.broker.raft.founders import ASK_PERIOD_MS, encode_report
 from pymq.broker.raft.founding import NodeReport
 from pymq.broker.raft.members import GroupSettings, parse_peers
-from pymq.broker.raft.run_record import RUN_RECORD_FILE
+from pymq.broker.raft.node_directory import (
+    RUN_RECORD_FILE,
+    leave_group,
+    role_in_plain_group,
+    waits_in_plain_group,
+)
 from pymq.broker.raft.waiting import (
     FENCE_MS,
     FENCE_PAUSE_MS,
     TICK_MS,
     WaitingMember,
-    leave_group,
-    role_in_plain_group,
-    waits_in_plain_group,
 )
 from pymq.broker.replication.history.epoch_history import EpochEntry, EpochHistory
 from pymq.broker.replication.roles.role_file import RoleRecord

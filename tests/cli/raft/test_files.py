@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from pymq.broker.raft.node_directory import RAFT_STATE_FILE
 from pymq.broker.raft.secret_file import FORMER, NEXT, decode_secrets
-from pymq.broker.raft.state_files import RAFT_STATE_FILE, decode, encode
+from pymq.broker.raft.state_files import decode, encode
 from pymq.cli import main as cli
 from pymq.raft.core import TERM_MAX
 from pymq.raft.state import Epoch, Kind, Membership, MembershipEntry, RaftState, Replica
