@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pymq.broker.work import bulk_work
-from pymq.broker.work.bulk_work import BulkWork
+from pymq.broker.work.bulk_work import LOADED_AFTER_BYTES, BulkWork
 from pymq.broker.work.worker_threads import WorkOutcome
 
 
@@ -65,9 +65,12 @@ def test_a_look_up_that_takes_long_makes_bulk_ways_ready(work: Any, thread: Thre
     assert store.told == [False, True]
 
 
-def test_the_first_message_makes_bulk_ways_ready(work: Any, thread: Thread) -> None:
+def test_more_than_a_few_messages_make_bulk_ways_ready(work: Any, thread: Thread) -> None:
     store = FakeStore()
     work.prepare(store, is_awaited=False)
+    store.physical_max_offset += LOADED_AFTER_BYTES - 1
+    work.tick()
+    assert not thread.given
     store.physical_max_offset += 1
     work.tick()
     work.tick()
