@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -60,8 +61,10 @@ def draining(peer: Peer) -> Iterator[list[int]]:
     try:
         yield received
     finally:
-        peer.close()
+        with suppress(OSError):  # the server has closed it
+            peer.socket.shutdown(socket.SHUT_RDWR)  # ends the thread's wait for more, which closing does not
         thread.join(10)
+        peer.close()
 
 
 def test_pulls_with_falling_deadlines_on_one_queue(victim: Victim) -> None:
