@@ -38,12 +38,6 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Let the files of the Spark session come first in several processes: they take long, one after the other."""
-    if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: not asks_for_session(item.nodeid.partition("::")[0]))
-
-
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Give the files of the Spark session to one process: each process would start a JVM. Give other files to any."""
@@ -77,7 +71,9 @@ UNTRACED_WORDS = (
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests that run without the tracer, when there is one."""
+    """Put the tests of the Spark session first in several processes, and mark what runs without the tracer."""
+    if hasattr(config, "workerinput"):  # they take long, one after the other
+        items.sort(key=lambda item: not asks_for_session(item.nodeid.partition("::")[0]))
     if not config.getoption("cov_source", default=None):
         return
     for item in items:
