@@ -74,7 +74,7 @@ def test_it_waits_for_a_group_and_ends_when_that_has_read(pymq: Pymq, server: St
             await until(lambda: shown, "the first state")
             assert [left.unread for left in shown[0].awaited()] == [20] and not running.done()
             assert queues_of(await shrinking.look()) == [(4, 2)]
-            consumer = PushConsumer("shrink-wait", namesrv=server.namesrv, on_message=inbox)
+            consumer = PushConsumer("shrink-wait", namesrv=server.namesrv, on_message=inbox, commit_interval_s=0.2)
             consumer.subscribe(topic)
             async with consumer:
                 last = await running
