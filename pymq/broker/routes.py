@@ -43,6 +43,7 @@ from pymq.wire.headers.admin import (
     StatsDataHeader,
     TopicGroupHeader,
     TopicHeader,
+    TopicStatsHeader,
     UpdateConfigHeader,
 )
 from pymq.wire.headers.auth import DeleteAclHeader, ListAclsHeader, ListUsersHeader, SubjectHeader, UserHeader
@@ -170,7 +171,7 @@ def broker_rows(h: Handlers) -> list[Row]:
         ),
         Row(Code.GET_TOPIC_CONFIG, GetTopicConfigHeader, h.topics_admin.config_of, access.SEE_TOPIC, SERVES),
         Row(Code.GET_ALL_TOPIC_CONFIG, None, h.topics_admin.all_configs, access.SEE_BROKER, SERVES),
-        Row(Code.GET_TOPIC_STATS_INFO, TopicHeader, h.topics_admin.stats, access.SEE_TOPIC, SERVES),
+        Row(Code.GET_TOPIC_STATS_INFO, TopicStatsHeader, h.topics_admin.stats, access.SEE_ENDS, SERVES),
         Row(Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, None, h.topics_admin.system_topics, access.SEE_BROKER, SERVES),
         Row(Code.CLEAN_UNUSED_TOPIC, None, h.topics_admin.clean_unused, access.DELETE_DATA, LEAVES),
         Row(
@@ -212,7 +213,7 @@ def broker_rows(h: Handlers) -> list[Row]:
             Code.GET_CONSUMER_CONNECTION_LIST,
             ConsumerConnectionsHeader,
             h.connections.consumers,
-            access.SEE_MEMBERS,
+            access.SEE_CONNECTIONS,
             SERVES,
         ),
         Row(

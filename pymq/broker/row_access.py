@@ -24,6 +24,7 @@ from pymq.wire.access import (
     popped_topic,
     topic,
     topics,
+    unless_all,
 )
 from pymq.wire.command import Command
 
@@ -73,13 +74,15 @@ SEE_TOPIC: Final = needs(topic(GET))
 CREATE_GROUP: Final = needs(in_body(body_needs.created_group, CREATE))
 CREATE_GROUPS: Final = needs(in_body(body_needs.created_groups, CREATE))
 DELETE_GROUP: Final = needs(group(DELETE, field="group_name"))
+SEE_ENDS: Final = needs(*unless_all(topic(GET)))
 SEE_GROUP: Final = needs(group(GET, field="group"))
+SEE_CONNECTIONS: Final = needs(*unless_all(group(GET)))
 SEE_MEMBERS: Final = needs(group(GET))
 SEE_TOPIC_OF_GROUP: Final = needs(topic(GET), group(GET, field="group"))
 CHANGE_TOPIC_OF_GROUP: Final = needs(topic(UPDATE), group(UPDATE, field="group"))
 
 # -- Operators: what groups have consumed
-SEE_LAG: Final = needs(topic(GET), topics(GET, field="topic_list", separator=";"), group(GET))
+SEE_LAG: Final = needs(*unless_all(topic(GET), topics(GET, field="topic_list", separator=";"), group(GET)))
 SEE_QUEUE_OF_GROUP: Final = needs(topic(GET), group(GET))
 COMPARE_GROUPS: Final = needs(
     topic(GET), group(GET, field="compare_group"), groups(GET, field="filter_groups", separator=",")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from pymq.errors import Refusal
-from pymq.model.access import Action, Need
+from pymq.model.access import Action, Need, topic_need
 from pymq.model.sized_cache import SizedCache
 from pymq.security.addresses import Address, parse_address
 from pymq.security.certificate_users import CertificateUsers
@@ -77,11 +77,16 @@ class Admitted(NamedTuple):
 
     def may_read(self, topic: str) -> bool:
         """Return whether the same user, with the same secret, may consume ``topic`` now."""
-        return self.gatekeeper.guard.may(self.identity, Action.SUB, topic, self.address)
+        return self.gatekeeper.guard.may(self.identity, topic_need(topic, Action.SUB), self.address)
 
     def may_publish(self, topic: str) -> bool:
         """Return whether the same user, with the same secret, may publish to ``topic`` now."""
-        return self.gatekeeper.guard.may(self.identity, Action.PUB, topic, self.address)
+        return self.gatekeeper.guard.may(self.identity, topic_need(topic, Action.PUB), self.address)
+
+    def may(self, need: Need) -> bool:
+        """Return whether the same user, with the same secret, is allowed ``need`` now; all when the request needs no
+        right."""
+        return self.is_free or self.gatekeeper.guard.may(self.identity, need, self.address)
 
 
 class ProvenCall(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from pymq.errors import Refusal
-from pymq.model.access import Action, Need, topic_need
+from pymq.model.access import Need, topic_need
 from pymq.security.addresses import Address
 from pymq.security.identities import STRANGER, Identity, User, Users
 from pymq.security.policies import Policies, Policy, is_peer
@@ -81,10 +81,10 @@ class Guard:
         if access.found_topic:
             self.check_needs(identity, (topic_need(topic, *access.found_topic),), address)
 
-    def may(self, identity: Identity, action: Action, topic: str, address: Address) -> bool:
-        """Return whether a sender who was proven before, perhaps by another guard, may do this with ``topic``."""
+    def may(self, identity: Identity, need: Need, address: Address) -> bool:
+        """Return whether a sender who was proven before, perhaps by another guard, is allowed ``need``."""
         known = self.users.still(identity, address)
-        return known is not None and self._refused_need(known, (topic_need(topic, action),), address) is None
+        return known is not None and self._refused_need(known, (need,), address) is None
 
     def keep_allowed(self, decision: Decision) -> None:
         """Keep that a request was allowed, so that the next one of the kind need not be decided.

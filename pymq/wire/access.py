@@ -128,6 +128,21 @@ def groups(*actions: Action, field: str, separator: str) -> Claim:
     return Claim((field,), find, actions)
 
 
+def unless_all(*claims: Claim) -> tuple[Claim, ...]:
+    """Return claims of requests for one topic or group, not of those for the rows of all.
+
+    Such a request needs nothing: its handler leaves out each row that the sender may not see.
+    """
+
+    def narrowed(claim: Claim) -> Claim:
+        def find(request: Command, header: Any, cluster: str) -> Iterable[Need]:
+            return () if header.pymq_all else claim.find(request, header, cluster)
+
+        return Claim((*claim.fields, "pymq_all"), find, claim.actions)
+
+    return tuple(map(narrowed, claims))
+
+
 def popped_topic(*actions: Action) -> Claim:
     """The topic of a receipt: for the group's own retry topics the group's permission is enough."""
 

@@ -138,6 +138,11 @@ class TopicLag(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
     waiting_since_ms: int = 0
     consumed_ms: int = 0
 
+    @property
+    def known_lag(self) -> int | None:
+        """The lag; None when the group has no committed offset in queues with messages, and no lag in others."""
+        return None if self.unknown_queues and not self.lag else self.lag
+
     def plus(self, other: TopicLag) -> TopicLag:
         """Return the sum with the same topic's figures on another broker."""
         return TopicLag(
@@ -147,12 +152,12 @@ class TopicLag(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
             pulled=sum_of_known((self.pulled, other.pulled)),
             invisible=sum_of_known((self.invisible, other.invisible)),
             unknown_queues=self.unknown_queues + other.unknown_queues,
-            waiting_since_ms=_earlier(self.waiting_since_ms, other.waiting_since_ms),
-            consumed_ms=_earlier(self.consumed_ms, other.consumed_ms),
+            waiting_since_ms=earlier(self.waiting_since_ms, other.waiting_since_ms),
+            consumed_ms=earlier(self.consumed_ms, other.consumed_ms),
         )
 
 
-def _earlier(one_ms: int, other_ms: int) -> int:
+def earlier(one_ms: int, other_ms: int) -> int:
     """Return the earlier of two times, of which 0 stands for none."""
     return min(one_ms, other_ms) if one_ms and other_ms else one_ms or other_ms
 

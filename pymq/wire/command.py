@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import msgspec
 
 from pymq.errors import ProtocolViolation
+from pymq.model.access import Need
 from pymq.wire.codes import CUT_CODES, LANGUAGE_CODES, LANGUAGES, VERSION_5_3_3
 from pymq.wire.header import Header, Int32, encode_header
 
@@ -65,6 +66,10 @@ class ProvenSender(Protocol):
 
     def may_publish(self, topic: str) -> bool:
         """Return whether the sender may publish to ``topic`` now: users and permissions may have changed since."""
+        ...
+
+    def may(self, need: Need) -> bool:
+        """Return whether the sender is allowed ``need`` now."""
         ...
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pymq.broker.report.member_rows import MemberRows
+from pymq.broker.report.row_pages import Sight
 from pymq.broker.runtime import Runtime
 from pymq.errors import Refusal
 from pymq.wire.admin_text import encode_in_steps
@@ -34,10 +36,16 @@ class ConnectionHandlers:
 
     def __init__(self, runtime: Runtime, *, clients: ClientManager) -> None:
         self._clients = clients
+        self._rows = MemberRows(clients)
+        self._cluster = runtime.config.broker_cluster_name
         self._sliced_work = runtime.sliced_work
 
     def consumers(self, request: Command, header: ConsumerConnectionsHeader, peer: Peer) -> Reply | None:
-        """Return a group's members and subscriptions."""
+        """Return a group's members and subscriptions. With ``pymq_all``: the number of members of all groups."""
+        if header.pymq_all:
+            return self._sliced_work.answer(
+                request, peer, self._rows.members(Sight(request.sender, self._cluster), header)
+            )
         is_pymq = request.language == PYMQ_LANGUAGE
         return self._sliced_work.answer(request, peer, self._consumers(header, with_differences=is_pymq))
 

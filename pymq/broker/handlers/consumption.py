@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pymq.broker.metadata.metadata import Metadata
-from pymq.broker.report.oldest import older_place
+from pymq.broker.report.consumed import Consumed
+from pymq.broker.report.group_rows import GroupRows
+from pymq.broker.report.row_pages import Sight
 from pymq.broker.runtime import Runtime
 from pymq.errors import Refusal
 from pymq.model.message import MessageQueue
-from pymq.model.pop import normal_topic
 from pymq.model.tables import TopicConfig
-from pymq.wire.admin_text import BODY_SIZE_MAX_BYTES, encode_in_steps
+from pymq.wire.admin_text import BODY_SIZE_MAX_BYTES, encode_in_steps, encode_table_in_steps
 from pymq.wire.bodies_admin import (
     BrokerConsumeStats,
     ConsumeOffset,
@@ -28,7 +29,7 @@ from pymq.wire.bodies_admin import (
 from pymq.wire.bodies_client import QueueName
 from pymq.wire.bodies_route import TopicList
 from pymq.wire.codes import ResponseCode
-from pymq.wire.command import Command
+from pymq.wire.command import Command, ProvenSender
 from pymq.wire.dispatch import Peer
 from pymq.wire.headers.admin import (
     BrokerConsumeStatsHeader,
@@ -75,16 +76,23 @@ class ConsumptionHandlers:
         self._stats = stats
         self._address = address
         self._invisible = invisible
+        self._consumed = Consumed(metadata=metadata, store=store, invisible=invisible)
+        self._rows = GroupRows(self._consumed, metadata=metadata, store=store, invisible=invisible)
 
     def consume_stats(self, request: Command, header: ConsumeStatsHeader, peer: Peer) -> Reply | None:
-        """Return the committed offset and the end of each queue of a group's topics, or of the topics asked for."""
-        return self._sliced_work.answer(request, peer, self._consume_stats(header))
+        """Return the committed offset and the end of each queue of a group's topics, or of the topics asked for.
 
-    def _consume_stats(self, header: ConsumeStatsHeader) -> Steps[Reply]:
+        With ``pymq_all``: rows of all groups, topics or places.
+        """
+        return self._sliced_work.answer(request, peer, self._consume_stats(header, request.sender))
+
+    def _consume_stats(self, header: ConsumeStatsHeader, sender: ProvenSender | None) -> Steps[Reply]:
+        if header.pymq_all:
+            return (yield from self._rows.rows(Sight(sender, self._config.broker_cluster_name), header))
         wanted = [part for part in (header.topic_list or "").split(";") if part]
         if header.topic:
             wanted.append(header.topic)
-        topics = wanted or self._consumed_topics(header.consumer_group)
+        topics = wanted or self._consumed.topics_of(header.consumer_group)
         if header.pymq_summary:
             return (yield from self._summary(header.consumer_group, topics, with_times=bool(header.pymq_times)))
         stats = ConsumeStats(pymq_counts_invisible=True)
@@ -96,47 +104,12 @@ class ConsumptionHandlers:
         """Return sums by topic: they need no record of the log, and one entry for all queues of a topic."""
         found: dict[str, TopicLag] = {}
         for name in topics:
-            topic = self._read_topic(group, name)
+            topic = self._consumed.topic(group, name)
             if topic is not None:
-                found[name] = yield from self._topic_lag(group, topic, with_times=with_times)
+                found[name] = yield from self._consumed.topic_lag(group, topic, with_times=with_times)
                 yield
-        return Reply(body=(yield from encode_in_steps(ConsumeStats(pymq_topics=found))))
-
-    def _topic_lag(self, group: str, topic: TopicConfig, *, with_times: bool) -> Steps[TopicLag]:
-        name = topic.topic_name
-        lag = invisible = unknown = taken = pulled = 0
-        oldest_waiting = oldest_consumed = -1  # in the log: one record of it is read for all queues
-        for queue_id in range(topic.queue_count):
-            committed, end = self._cursors.query(group, name, queue_id), self._store.max_offset(name, queue_id)
-            invisible += self._invisible.get((name, group, queue_id), 0)
-            if committed >= 0:
-                lag += max(0, end) - committed
-                taken += committed
-            elif end > self._store.min_offset(name, queue_id):
-                unknown += 1
-            if with_times and committed >= 0:
-                pulled += max(committed, self._cursors.pulled(group, name, queue_id))
-                queue = self._store.queue_view(name, queue_id) if committed < end else None
-                if queue is not None:
-                    oldest_waiting = older_place(oldest_waiting, queue, committed)
-                    if committed > queue.min_offset:
-                        oldest_consumed = older_place(oldest_consumed, queue, committed - 1)
-            if queue_id % QUEUES_AT_ONCE == QUEUES_AT_ONCE - 1:
-                yield
-        return TopicLag(
-            queues=topic.queue_count,
-            lag=lag,
-            committed=taken,
-            pulled=pulled if with_times else None,
-            invisible=invisible,
-            unknown_queues=unknown,
-            waiting_since_ms=self._store_ms(oldest_waiting),
-            consumed_ms=self._store_ms(oldest_consumed),
-        )
-
-    def _store_ms(self, offset: int) -> int:
-        """Return the store time (Unix ms) of the record at an offset of the log, 0 where there is none."""
-        return max(0, self._store.store_time_at(offset)) if offset >= 0 else 0
+        table = {"consumeTps": 0.0, "offsetTable": {}, "pymqTopics": found}
+        return Reply(body=(yield from encode_table_in_steps(table)))
 
     def broker_consume_stats(self, request: Command, header: BrokerConsumeStatsHeader, peer: Peer) -> Reply | None:
         """Return the same for every group, with the number of messages that are not consumed yet."""
@@ -217,25 +190,8 @@ class ConsumptionHandlers:
         answer = SubscriptionAnswer(group=header.group, topic=header.topic, subscription_data=found)
         return Reply(body=encode_admin_body(answer))
 
-    def _consumed_topics(self, group: str) -> list[str]:
-        """Return the topics with offsets of the group, and those it subscribes to but has not committed in yet."""
-        found = set(self._cursors.topics_of(group))
-        connected = self._clients.consumer_group(group)
-        # Broadcasting consumers keep their own offsets, so their lag is unknown here.
-        if connected is not None and not connected.is_broadcasting:
-            found.update(connected.subscriptions)
-        return sorted(found)
-
-    def _read_topic(self, group: str, topic_name: str) -> TopicConfig | None:
-        """Return the topic; None when there is none, or it only has old offsets of a group that no longer reads it."""
-        connected = self._clients.consumer_group(group)
-        names = {topic_name, normal_topic(topic_name, group)[0]}
-        if connected is not None and not names & connected.subscriptions.keys():
-            return None
-        return self._topics.get(topic_name)
-
     def _add_topic(self, stats: ConsumeStats, group: str, topic_name: str) -> Steps[None]:
-        topic = self._read_topic(group, topic_name)
+        topic = self._consumed.topic(group, topic_name)
         if topic is None:
             return
         for queue_id in range(topic.queue_count):

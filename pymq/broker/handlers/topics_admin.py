@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from pymq.broker.metadata.late import answer_when_saved, version_ext
 from pymq.broker.metadata.metadata import Metadata
 from pymq.broker.metadata.topic_rules import changed_attributes, check_topic_name
+from pymq.broker.report.row_pages import Sight
+from pymq.broker.report.topic_rows import TopicRows
 from pymq.broker.runtime import Runtime
 from pymq.model import pop
 from pymq.model.message import MessageQueue
@@ -24,7 +26,7 @@ from pymq.wire.bodies_client import PYMQ_LANGUAGE
 from pymq.wire.bodies_route import TopicList
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer
-from pymq.wire.headers.admin import CreateTopicHeader, GetTopicConfigHeader, TopicHeader
+from pymq.wire.headers.admin import CreateTopicHeader, GetTopicConfigHeader, TopicHeader, TopicStatsHeader
 from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
@@ -68,6 +70,7 @@ class TopicAdminHandlers:
         self._writer = writer
         self._when_registered = when_registered
         self._share_deletions = metadata.share_deletions
+        self._rows = TopicRows(topics=metadata.topics, store=store)
 
     def create(self, request: Command, header: CreateTopicHeader, peer: Peer) -> None:
         """Make or change a topic: queue numbers, permission, attributes."""
@@ -133,11 +136,17 @@ class TopicAdminHandlers:
         }
         return Reply(body=(yield from encode_table_in_steps(table)))
 
-    def stats(self, request: Command, header: TopicHeader, peer: Peer) -> Reply | None:
-        """Return each queue's ends and the time of its last message, and the topic's rate."""
+    def stats(self, request: Command, header: TopicStatsHeader, peer: Peer) -> Reply | None:
+        """Return each queue's ends and the time of its last message, and the topic's rate.
+
+        With ``pymq_all``: sums over the queues, of all topics.
+        """
+        if header.pymq_all:
+            sight = Sight(request.sender, self._config.broker_cluster_name)
+            return self._sliced_work.answer(request, peer, self._rows.ends(sight, header.pymq_after))
         return self._sliced_work.answer(request, peer, self._topic_stats(header))
 
-    def _topic_stats(self, header: TopicHeader) -> Steps[Reply]:
+    def _topic_stats(self, header: TopicStatsHeader) -> Steps[Reply]:
         topic = self._topics.require(header.topic)
         offsets = {}
         for queue_id in range(topic.queue_count):

@@ -175,6 +175,13 @@ class CursorManager(OftenChangedTable):
         """
         return self._offsets.get((topic, group), _NONE), self._pulled.get((topic, group), _NONE)
 
+    def committed_in(self, group: str, topic: str) -> Mapping[int, int]:
+        """Return by queue id what :meth:`query` returns for queues with an offset. Use it before the next change."""
+        queues = self._offsets.get((topic, group), _NONE)
+        if self._resets:
+            return {queue_id: self._resets.get((topic, group, queue_id), at) for queue_id, at in queues.items()}
+        return queues
+
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Move a group as an operator asks. The answer to its next pull of the queue is PULL_OFFSET_MOVED.
 

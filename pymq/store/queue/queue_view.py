@@ -36,6 +36,11 @@ class QueueView(Protocol):
         """The next message's offset. Unconfirmed messages lie below it, too."""
         ...
 
+    @property
+    def last_physical_offset(self) -> int:
+        """Where the record of the newest message that consumers may see begins in the log; -1 when there is none."""
+        ...
+
     def listed(self, units: bytes) -> bytes:
         """Units of this queue as one of 20 bytes for each message, which :func:`tags_codes` reads."""
         ...

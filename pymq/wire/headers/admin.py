@@ -39,9 +39,21 @@ class PutGroupHeader(Header, kw_only=True, frozen=True):
 
 
 class TopicHeader(Header, kw_only=True, frozen=True):
-    """DELETE_TOPIC_IN_BROKER (215), GET_TOPIC_STATS_INFO (202), QUERY_TOPIC_CONSUME_BY_WHO (300)."""
+    """DELETE_TOPIC_IN_BROKER (215), QUERY_TOPIC_CONSUME_BY_WHO (300)."""
 
     topic: str
+
+
+class TopicStatsHeader(Header, kw_only=True, frozen=True):
+    """GET_TOPIC_STATS_INFO (202).
+
+    ``pymq_all`` asks a PyMQ broker for sums of all topics, from the names after ``pymq_after`` on; other brokers ignore
+    both.
+    """
+
+    topic: str
+    pymq_all: bool | None = None
+    pymq_after: str | None = None
 
 
 class GetTopicConfigHeader(Header, kw_only=True, frozen=True):
@@ -55,7 +67,9 @@ class ConsumeStatsHeader(Header, kw_only=True, frozen=True):
     """GET_CONSUME_STATS (208): for all topics of the group, or for one.
 
     ``topic_list`` holds several, joined by ``;``. ``pymq_summary`` asks a PyMQ broker for sums by topic instead of a
-    table of all queues, and ``pymq_times`` for pulled offsets and times, too; other brokers ignore both.
+    table of all queues, and ``pymq_times`` for pulled offsets and times, too. ``pymq_all`` asks it for rows of all
+    groups, topics or places (:mod:`pymq.wire.bodies_rows`), from those after ``pymq_after`` on, and ``pymq_names`` for
+    the names that a row counts. Other brokers ignore these fields.
     """
 
     consumer_group: str
@@ -63,12 +77,22 @@ class ConsumeStatsHeader(Header, kw_only=True, frozen=True):
     topic_list: str | None = None
     pymq_summary: bool | None = None
     pymq_times: bool | None = None
+    pymq_all: str | None = None
+    pymq_after: str | None = None
+    pymq_names: bool | None = None
 
 
 class ConsumerConnectionsHeader(Header, kw_only=True, frozen=True):
-    """GET_CONSUMER_CONNECTION_LIST (203)."""
+    """GET_CONSUMER_CONNECTION_LIST (203).
+
+    ``pymq_all`` asks a PyMQ broker for all groups, from the names after ``pymq_after`` on, and ``pymq_names`` for the
+    members' client ids; other brokers ignore these fields.
+    """
 
     consumer_group: str
+    pymq_all: bool | None = None
+    pymq_after: str | None = None
+    pymq_names: bool | None = None
 
 
 class ProducerConnectionsHeader(Header, kw_only=True, frozen=True):

@@ -7,6 +7,7 @@ from typing import Any
 from pymq.broker.metadata.clients import Client
 from pymq.broker.metadata.producer_ids import ProducerIds
 from pymq.clock import ManualClock
+from pymq.model.access import Need
 from tests.broker.world import FakePeer
 
 SILENCE_MS = 120_000
@@ -27,6 +28,9 @@ class Someone:
     is_still_there = True
 
     def may_publish(self, topic: str) -> bool:
+        return True
+
+    def may(self, need: Need) -> bool:
         return True
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pymq.model.access import Action
+from pymq.model.access import Action, topic_need
 from pymq.security.addresses import parse_address, parse_pattern
 from pymq.security.gatekeeper import Gatekeeper
 from pymq.security.guard import Guard
@@ -83,4 +83,4 @@ def test_an_earlier_proof_counts_as_long_as_a_new_one_would() -> None:
     unnamed = Identity(None, is_trusted=True)
     assert Users([], white).still(unnamed, HERE) == unnamed
     assert Users([user]).still(unnamed, HERE) is None
-    assert not Guard(Users([user]), Policies(), "C").may(Identity(user), Action.PUB, "T", HERE)
+    assert not Guard(Users([user]), Policies(), "C").may(Identity(user), topic_need("T", Action.PUB), HERE)

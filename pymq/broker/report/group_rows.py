@@ -1,0 +1,264 @@
+"""GroupRows: how far all groups are behind, in one answer or in pages: sums by group, by topic, or all places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from pymq.broker.report.consumed import Consumed, Invisible, Oldest
+from pymq.broker.report.queue_ends import Behind, QueueEnds, pieces
+from pymq.broker.report.row_pages import Names, Sight, after, page_of, seen
+from pymq.errors import Refusal
+from pymq.model.names import RETRY_PREFIX
+from pymq.model.tables import TopicConfig
+from pymq.wire.admin_text import encode_table_in_steps
+from pymq.wire.bodies_rows import GROUPS, PLACES, TOPICS, GroupLag, GroupPlaces, TopicReaders
+from pymq.wire.codes import ResponseCode
+from pymq.wire.headers.admin import ConsumeStatsHeader
+from pymq.wire.reply import Reply
+
+if TYPE_CHECKING:
+    from pymq.broker.metadata.metadata import Metadata
+    from pymq.broker.work.sliced_work import Steps
+    from pymq.store.store import MessageStore
+
+PLACES_A_PAGE: Final = 20_000  # queues of groups; a page ends with the topic that brings it there
+TIMED_QUEUES_MAX: Final = 16_384  # in which a page looks for the oldest messages: some 50 ms
+GROUPS_AT_ONCE: Final = 256  # of a topic, that are summed before the next rest
+INVISIBLE_AT_ONCE: Final = 500
+_SEPARATOR = "@"  # between group and topic in the place of a page; no name has it
+_ABOVE_TOPICS = "~"  # above every topic's name
+
+# Takes the topic, the group and what it has left in a piece of the topic's queues. The first piece begins at queue 0.
+Take = Callable[[TopicConfig, str, Behind, range], None]
+
+
+class _GroupSum:
+    """The sums of one group, while topics are added."""
+
+    __slots__ = ("behind", "behind_queues", "committed", "invisible", "lag", "names", "offsets", "unknown_queues")
+
+    def __init__(self) -> None:
+        self.lag = self.committed = self.offsets = self.unknown_queues = self.invisible = 0
+        self.names: list[str] = []
+        self.behind: list[TopicConfig] = []
+        self.behind_queues = 0
+
+
+class _TopicSum:
+    """The sums of one topic, while groups are added."""
+
+    __slots__ = ("behind", "names")
+
+    def __init__(self) -> None:
+        self.behind = Behind()
+        self.names: list[str] = []
+
+
+class GroupRows:
+    """Answers GET_CONSUME_STATS (208) for the rows of all groups, topics or places."""
+
+    def __init__(self, consumed: Consumed, *, metadata: Metadata, store: MessageStore, invisible: Invisible) -> None:
+        self._consumed = consumed
+        self._topics = metadata.topics
+        self._groups = metadata.groups
+        self._cursors = metadata.cursors
+        self._clients = metadata.clients
+        self._store = store
+        self._invisible = invisible
+
+    def rows(self, sight: Sight, header: ConsumeStatsHeader) -> Steps[Reply]:
+        """Return a page of the rows that the header asks for, of those that the sender may see.
+
+        Raises Refusal: INVALID_PARAMETER for another kind, NO_PERMISSION for a sender who may see no row.
+        """
+        kinds = {GROUPS: self._lags, TOPICS: self._readers, PLACES: self._places}
+        kind = kinds.get(header.pymq_all or "")
+        if kind is None:
+            raise Refusal(
+                ResponseCode.INVALID_PARAMETER,
+                f"pymqAll={(header.pymq_all or '')[:40]!r} is not known: ask for {', '.join(kinds)}",
+            )
+        groups = yield from seen(self._all_groups(), sight.lag)
+        sight.check(groups, "Group")
+        table: dict[str, Any] = yield from kind(groups, header)
+        return Reply(body=(yield from encode_table_in_steps({**table, "pymqWithheld": sight.withheld})))
+
+    def _all_groups(self) -> set[str]:
+        """Return the groups that are configured, connected, or have offsets."""
+        connected = (group.name for group in self._clients.consumer_groups())
+        return {*self._cursors.all_groups(), *self._groups.all(), *connected}
+
+    # -- by group ------------------------------------------------------------------------------------------------
+
+    def _lags(self, groups: Collection[str], header: ConsumeStatsHeader) -> Steps[dict[str, Any]]:
+        page = yield from page_of(groups, after(header.pymq_after))
+        sums = {group: _GroupSum() for group in page.names}
+        with_times = bool(header.pymq_times)
+
+        def take(topic: TopicConfig, group: str, found: Behind, ids: range) -> None:
+            row = sums[group]
+            row.lag += found.lag
+            row.committed += found.committed
+            row.offsets += found.offsets
+            if not topic.topic_name.startswith(RETRY_PREFIX):
+                row.unknown_queues += found.unknown_queues
+                if not ids.start:
+                    row.names.append(topic.topic_name)
+            if with_times and found.lag > 0:
+                if not row.behind or row.behind[-1] is not topic:
+                    row.behind.append(topic)
+                row.behind_queues += len(ids)
+
+        yield from self._visit(self._topics.all(), sums, take)
+        yield from self._add_invisible(sums)
+        times = (yield from self._times(sums)) if with_times else {}
+        names = Names(are_wanted=bool(header.pymq_names))
+        rows = {}
+        for group, row in sums.items():
+            unknown: tuple[int | None, int | None] = (None, None) if row.lag else (0, 0)
+            waiting_since_ms, consumed_ms = times.get(group, unknown)
+            rows[group] = GroupLag(
+                topics=len(row.names),
+                lag=row.lag,
+                committed=row.committed,
+                offsets=row.offsets,
+                unknown_queues=row.unknown_queues,
+                invisible=row.invisible,
+                waiting_since_ms=waiting_since_ms,
+                consumed_ms=consumed_ms,
+                names=names.fit(row.names),
+            )
+            yield
+        return {"pymqGroups": rows, "pymqNext": page.next}
+
+    def _add_invisible(self, sums: dict[str, _GroupSum]) -> Steps[None]:
+        for number, ((name, group, queue_id), count) in enumerate(list(self._invisible.items()), 1):
+            row = sums.get(group)
+            topic = self._consumed.topic(group, name) if row is not None else None
+            if row is not None and topic is not None and queue_id < topic.queue_count:
+                row.invisible += count
+            if number % INVISIBLE_AT_ONCE == 0:
+                yield
+
+    def _times(self, sums: dict[str, _GroupSum]) -> Steps[dict[str, tuple[int | None, int | None]]]:
+        """Return the store times of the oldest waiting and last consumed messages, of the groups that are behind in the
+        fewest queues."""
+        found: dict[str, tuple[int | None, int | None]] = {}
+        left = TIMED_QUEUES_MAX
+        for group, row in sorted(sums.items(), key=lambda item: item[1].behind_queues):
+            left -= row.behind_queues
+            if left < 0:
+                break
+            oldest = Oldest()
+            for topic in row.behind:
+                oldest = oldest.older((yield from self._consumed.oldest(group, topic)))
+                yield
+            if row.behind:
+                waiting_ms = self._consumed.store_ms(oldest.waiting)
+                found[group] = waiting_ms or None, self._consumed.store_ms(oldest.consumed)
+        return found
+
+    # -- by topic ------------------------------------------------------------------------------------------------
+
+    def _readers(self, groups: Collection[str], header: ConsumeStatsHeader) -> Steps[dict[str, Any]]:
+        subscribers = yield from self._subscribers()
+        known = yield from seen(self._topics.all(), lambda name: self._is_read(name, groups, subscribers))
+        page = yield from page_of(known, after(header.pymq_after))
+        sums: dict[str, _TopicSum] = {}
+
+        def take(topic: TopicConfig, group: str, found: Behind, ids: range) -> None:
+            row = sums.get(topic.topic_name)
+            if row is None:
+                row = sums[topic.topic_name] = _TopicSum()
+            row.behind = row.behind.plus(found)
+            if not ids.start:
+                row.names.append(group)
+
+        yield from self._visit(page.names, groups, take)
+        names = Names(are_wanted=bool(header.pymq_names))
+        rows = {}
+        for name, row in sums.items():
+            rows[name] = TopicReaders(groups=len(row.names), names=names.fit(row.names), **row.behind._asdict())
+            yield
+        return {"pymqReaders": rows, "pymqNext": page.next}
+
+    def _is_read(self, topic: str, groups: Collection[str], subscribers: dict[str, list[str]]) -> bool:
+        """Return whether one of the groups reads the topic, or once read it."""
+        return any(group in groups for group in (*self._cursors.groups_of(topic), *subscribers.get(topic, ())))
+
+    # -- places --------------------------------------------------------------------------------------------------
+
+    def _places(self, groups: Collection[str], header: ConsumeStatsHeader) -> Steps[dict[str, Any]]:
+        first_group, _, after_topic = (header.pymq_after or "").partition(_SEPARATOR)
+        page = yield from page_of(groups, after(first_group) if after_topic == _ABOVE_TOPICS else first_group)
+        rows: dict[str, dict[str, GroupPlaces]] = {}
+        queue_count, last = 0, ""
+        for group in page.names:
+            for name in self._consumed.topics_of(group):
+                topic = self._consumed.topic(group, name)
+                if topic is None or (group == first_group and name <= after_topic):
+                    continue
+                if queue_count >= PLACES_A_PAGE:
+                    return {"pymqPlaces": rows, "pymqNext": last}
+                rows.setdefault(group, {})[name] = yield from self._places_in(group, topic)
+                queue_count += topic.queue_count
+                last = f"{group}{_SEPARATOR}{name}"
+            yield
+        more = None if page.next is None else f"{page.next}{_SEPARATOR}{_ABOVE_TOPICS}"
+        return {"pymqPlaces": rows, "pymqNext": more}
+
+    def _places_in(self, group: str, topic: TopicConfig) -> Steps[GroupPlaces]:
+        name = topic.topic_name
+        places = GroupPlaces(ends=[], committed=[], pulled=[])
+        for ids in pieces(topic):
+            committed = self._cursors.committed_in(group, name)
+            _, pulled = self._cursors.places(group, name)
+            places.ends.extend(QueueEnds(self._store, topic, ids).ends)
+            found = [committed.get(queue_id) for queue_id in ids]
+            places.committed.extend(found)
+            places.pulled.extend(
+                None if at is None else max(at, pulled.get(queue_id, at))
+                for queue_id, at in zip(ids, found, strict=True)
+            )
+            if self._invisible:
+                counts = ((queue_id, self._invisible.get((name, group, queue_id), 0)) for queue_id in ids)
+                places.invisible.update((queue_id, count) for queue_id, count in counts if count)
+            yield
+        return places
+
+    # -- within --------------------------------------------------------------------------------------------------
+
+    def _subscribers(self) -> Steps[dict[str, list[str]]]:
+        """Return the connected groups by the topics to which they subscribe, without groups of broadcasting members."""
+        found: dict[str, list[str]] = {}
+        for group in self._clients.consumer_groups():
+            # Broadcasting consumers keep their own offsets, so their lag is unknown here.
+            for topic in () if group.is_broadcasting else group.subscriptions:
+                found.setdefault(topic, []).append(group.name)
+            yield
+        return found
+
+    def _visit(self, names: Iterable[str], groups: Collection[str], take: Take) -> Steps[None]:
+        """Give ``take`` what each of the groups has left in each of the topics that it reads.
+
+        All groups of a topic come together, because its ends have to be found once for them.
+        """
+        subscribers = yield from self._subscribers()
+        for name in names:
+            topic = self._topics.get(name)
+            readers = self._cursors.groups_of(name)
+            new = set(subscribers.get(name, ())).difference(readers)
+            wanted = [one for one in (*readers, *new) if one in groups and self._consumed.reads(one, name)]
+            for ids in pieces(topic) if topic is not None and wanted else ():
+                assert topic is not None
+                yield from self._sum_up(topic, wanted, ids, take)
+            yield
+
+    def _sum_up(self, topic: TopicConfig, groups: list[str], ids: range, take: Take) -> Steps[None]:
+        name = topic.topic_name
+        for start in range(0, len(groups), GROUPS_AT_ONCE):
+            queues = QueueEnds(self._store, topic, ids)
+            for group in groups[start : start + GROUPS_AT_ONCE]:
+                take(topic, group, queues.behind(self._cursors.committed_in(group, name)), ids)
+            yield

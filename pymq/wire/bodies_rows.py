@@ -1,0 +1,219 @@
+"""JSON bodies with rows of all topics or groups, which PyMQ's brokers add to three requests of RocketMQ.
+
+docs/compatibility.md describes the fields. A figure is None where it is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from pymq.model.names import RETRY_PREFIX
+from pymq.wire.bodies_admin import TopicLag, earlier, sum_of_known
+
+# The topic or group of a request for rows of all. RocketMQ's brokers find nothing of that name.
+EVERY_ROW: Final = "-"
+
+# ConsumeStatsHeader.pymq_all
+GROUPS, TOPICS, PLACES = "groups", "topics", "places"
+
+
+class TopicEnds(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
+    """One topic on one broker, or on several.
+
+    ``end`` is the sum of its queues' next offsets, ``stored`` the number of messages that they hold, ``last_ms`` the
+    store time (Unix ms) of the newest one; None without a message.
+    """
+
+    queues: int = 0
+    end: int = 0
+    stored: int = 0
+    last_ms: int | None = None
+
+    def plus(self, other: TopicEnds) -> TopicEnds:
+        """Return the sum with the topic's figures on another broker."""
+        times = [one.last_ms for one in (self, other) if one.last_ms is not None]
+        return TopicEnds(
+            queues=self.queues + other.queues,
+            end=self.end + other.end,
+            stored=self.stored + other.stored,
+            last_ms=max(times, default=None),
+        )
+
+
+class GroupLag(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
+    """How far one group is behind on one broker, or on several, in all topics that it reads.
+
+    ``lag``, ``committed``, ``invisible`` and ``unknown_queues`` are sums as in :class:`TopicLag`, retry topics among
+    them, but for the unknown queues of those. ``offsets`` is the number of committed offsets, ``topics`` that of topics
+    without retry topics, ``names`` are these topics, when asked for. ``waiting_since_ms`` and ``consumed_ms`` are 0
+    when there is no such message.
+    """
+
+    topics: int | None = 0
+    lag: int = 0
+    committed: int = 0
+    offsets: int = 0
+    unknown_queues: int = 0
+    invisible: int | None = 0
+    waiting_since_ms: int | None = None
+    consumed_ms: int | None = None
+    names: list[str] | None = None
+
+    @property
+    def known_lag(self) -> int | None:
+        """The lag; None for a group without topics, or without offsets in queues with messages and a lag in others."""
+        return None if (self.unknown_queues or self.topics == 0) and not self.lag else self.lag
+
+    def plus(self, other: GroupLag) -> GroupLag:
+        """Return the sum with the group's figures on another broker; ``topics`` is known when both have names."""
+        names = _union((self.topics, self.names), (other.topics, other.names))
+        return GroupLag(
+            topics=None if names is None else len(names),
+            lag=self.lag + other.lag,
+            committed=self.committed + other.committed,
+            offsets=self.offsets + other.offsets,
+            unknown_queues=self.unknown_queues + other.unknown_queues,
+            invisible=sum_of_known((self.invisible, other.invisible)),
+            waiting_since_ms=_earlier_known(self.waiting_since_ms, other.waiting_since_ms),
+            consumed_ms=_earlier_known(self.consumed_ms, other.consumed_ms),
+            names=names,
+        )
+
+
+class TopicReaders(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
+    """How far the groups that read one topic are behind there, together, on one broker or on several.
+
+    ``groups`` is their number, ``names`` are the groups, when asked for; the sums are those of :class:`GroupLag`.
+    """
+
+    groups: int | None = 0
+    lag: int = 0
+    committed: int = 0
+    offsets: int = 0
+    unknown_queues: int = 0
+    names: list[str] | None = None
+
+    @property
+    def known_lag(self) -> int | None:
+        """The lag; None when no group has an offset in queues with messages, and none has a lag in others."""
+        return None if self.unknown_queues and not self.lag else self.lag
+
+    def plus(self, other: TopicReaders) -> TopicReaders:
+        """Return the sum with the topic's figures on another broker; ``groups`` is known when both have names."""
+        names = _union((self.groups, self.names), (other.groups, other.names))
+        return TopicReaders(
+            groups=None if names is None else len(names),
+            lag=self.lag + other.lag,
+            committed=self.committed + other.committed,
+            offsets=self.offsets + other.offsets,
+            unknown_queues=self.unknown_queues + other.unknown_queues,
+            names=names,
+        )
+
+
+class GroupMembers(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
+    """The connected members of one group; ``names`` are their client ids, when asked for.
+
+    ``differ`` is True when they subscribe differently, None where the broker does not say.
+    """
+
+    members: int | None = 0
+    model: str | None = None
+    differ: bool | None = None
+    names: list[str] | None = None
+
+    def plus(self, other: GroupMembers) -> GroupMembers:
+        """Return the members on two brokers, each client once; their number is known when both have names."""
+        names = _union((self.members, self.names), (other.members, other.names))
+        return GroupMembers(
+            members=None if names is None else len(names),
+            model=self.model or other.model,
+            differ=None if self.differ is None and other.differ is None else bool(self.differ or other.differ),
+            names=names,
+        )
+
+
+class GroupPlaces(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
+    """A group's places in the queues of one topic, by queue id; None where it has no committed offset.
+
+    ``invisible``: queue id -> number of messages that pops got and have not acknowledged, where there are any.
+    """
+
+    ends: list[int]
+    committed: list[int | None]
+    pulled: list[int | None]
+    invisible: dict[int, int] = {}
+
+
+class _Page(msgspec.Struct, rename="camel", kw_only=True):
+    """``pymq_next``: where the next page begins, None on the last one. ``pymq_withheld``: rows were left out, which the
+    sender may not see."""
+
+    pymq_next: str | None = None
+    pymq_withheld: bool = False
+
+
+class EndsPage(_Page, rename="camel", kw_only=True):
+    """GET_TOPIC_STATS_INFO (202). A broker that does not know requests for all rows answers without the table."""
+
+    pymq_ends: dict[str, TopicEnds] | None = None
+
+
+class LagsPage(_Page, rename="camel", kw_only=True):
+    """GET_CONSUME_STATS (208), GROUPS."""
+
+    pymq_groups: dict[str, GroupLag] | None = None
+
+
+class ReadersPage(_Page, rename="camel", kw_only=True):
+    """GET_CONSUME_STATS (208), TOPICS."""
+
+    pymq_readers: dict[str, TopicReaders] | None = None
+
+
+class PlacesPage(_Page, rename="camel", kw_only=True):
+    """GET_CONSUME_STATS (208), PLACES: by group and topic."""
+
+    pymq_places: dict[str, dict[str, GroupPlaces]] | None = None
+
+
+class MembersPage(_Page, rename="camel", kw_only=True):
+    """GET_CONSUMER_CONNECTION_LIST (203)."""
+
+    pymq_members: dict[str, GroupMembers] | None = None
+
+
+def group_lag(lags: Mapping[str, TopicLag], *, offsets: int = 0, with_times: bool = False) -> GroupLag:
+    """Return the sum of a group's topics on one broker; ``with_times``: they have times."""
+    names = sorted(topic for topic in lags if not topic.startswith(RETRY_PREFIX))
+    behind = [lag for lag in lags.values() if lag.lag > 0]
+    waiting = [lag.waiting_since_ms for lag in behind] if with_times else [0] * len(behind)
+    consumed = [lag.consumed_ms for lag in behind if lag.consumed_ms]
+    return GroupLag(
+        topics=len(names),
+        lag=sum(lag.lag for lag in lags.values()),
+        committed=sum(lag.committed or 0 for lag in lags.values()),
+        offsets=offsets,
+        unknown_queues=sum(lags[name].unknown_queues for name in names),
+        invisible=sum_of_known(lag.invisible for lag in lags.values()),
+        waiting_since_ms=min(waiting, default=0) if all(waiting) else None,
+        consumed_ms=min(consumed, default=0) if with_times or not behind else None,
+        names=names,
+    )
+
+
+def _union(*known: tuple[int | None, list[str] | None]) -> list[str] | None:
+    """Return the names of both, each once, sorted; None when a number above 0 has no names."""
+    found: set[str] = set()
+    for count, names in known:
+        if names is None and count != 0:
+            return None
+        found.update(names or ())
+    return sorted(found)
+
+
+def _earlier_known(one_ms: int | None, other_ms: int | None) -> int | None:
+    return None if one_ms is None or other_ms is None else earlier(one_ms, other_ms)

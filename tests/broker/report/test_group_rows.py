@@ -1,0 +1,331 @@
+"""Code 208 with ``pymqAll``: how far all groups are behind, by group, by topic, or in every queue."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from pymq.broker.report import group_rows, queue_ends, row_pages
+from pymq.model.message import MessageQueue
+from pymq.model.tables import TopicConfig
+from pymq.wire.bodies_admin import ConsumeStats, TopicLag, decode_admin_body
+from pymq.wire.bodies_rows import EVERY_ROW, GroupLag, GroupPlaces, TopicReaders, group_lag
+from pymq.wire.codes import RequestCode as Code
+from pymq.wire.codes import ResponseCode
+from tests.broker.handlers.test_clients import beat
+from tests.broker.handlers.test_pop import Popping
+from tests.broker.report.rows import CLUSTER, as_user, join, lags, places, readers, world_of
+from tests.broker.world import Caller, World
+from tests.security.test_policies import custom, deny, entry
+
+
+def sums(caller: Caller, group: str, **fields: Any) -> dict[str, TopicLag]:
+    """Return the sums by topic of the single request."""
+    reply = caller.ok(Code.GET_CONSUME_STATS, consumerGroup=group, pymqSummary="true", **fields)
+    return decode_admin_body(ConsumeStats, reply.body).pymq_topics or {}
+
+
+def mixed_world(seed: int) -> World:
+    """Return a broker whose groups have read much, little or nothing of topics of several sizes."""
+    rng = random.Random(seed)
+    world = world_of(groups=0, topics=0)
+    names = [f"t{number}" for number in range(6)] + ["%RETRY%g1", "%RETRY%g2+t1"]
+    for name in names:
+        count = rng.choice([1, 2, 5])
+        world.parts.metadata.topics.put(
+            [TopicConfig(topic_name=name, read_queue_nums=count, write_queue_nums=rng.choice([1, count]))]
+        )
+        for queue_id in range(count):
+            for _ in range(rng.randrange(4)):
+                world.put(name, queue_id=queue_id)
+                world.clock.advance(rng.randrange(1000))
+    cursors = world.parts.metadata.cursors
+    for group in ("g1", "g2", "g3"):
+        for name in names:
+            for queue_id in range(rng.randrange(7)):
+                if rng.random() < 0.7:
+                    end = world.parts.store.max_offset(name, queue_id)
+                    cursors.commit(group, name, queue_id, rng.randint(0, end))
+                    if rng.random() < 0.2:
+                        cursors.reset(group, name, queue_id, 0)
+    join(world, "member", "g3", "t1")
+    join(world, "newcomer", "g4", "t2")
+    return world
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("at_once", [1024, 2])
+def test_a_row_is_the_sum_of_the_single_requests(seed: int, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_ends, "QUEUES_AT_ONCE", at_once)
+    world = mixed_world(seed)
+    caller = Caller(world)
+    found = lags(caller, pymqNames="true", pymqTimes="true").pymq_groups
+    assert found is not None and {"g1", "g2", "g3", "g4"} <= set(found)
+    by_topic: dict[str, list[tuple[str, TopicLag]]] = {}
+    for group, row in found.items():
+        topics = sums(caller, group, pymqTimes="true")
+        assert row == group_lag(topics, offsets=row.offsets, with_times=True), group
+        assert row.offsets == sum(not one.pymq_uncommitted for one in _queues(caller, group).values()), (
+            "the number of committed offsets"
+        )
+        for name, lag in topics.items():
+            by_topic.setdefault(name, []).append((group, lag))
+    assert readers(caller, pymqNames="true").pymq_readers == {
+        name: TopicReaders(
+            groups=len(parts),
+            lag=sum(lag.lag for _, lag in parts),
+            committed=sum(lag.committed or 0 for _, lag in parts),
+            offsets=sum(
+                not one.pymq_uncommitted
+                for group, _ in parts
+                for queue, one in _queues(caller, group).items()
+                if queue.topic == name
+            ),
+            unknown_queues=sum(lag.unknown_queues for _, lag in parts),
+            names=sorted(group for group, _ in parts),
+        )
+        for name, parts in by_topic.items()
+    }
+    table = places(caller).pymq_places
+    assert table is not None
+    for group in found:
+        queues = _queues(caller, group)
+        assert {
+            MessageQueue(name, "broker-a", queue_id): (end, committed, pulled)
+            for name, at in table.get(group, {}).items()
+            for queue_id, (end, committed, pulled) in enumerate(zip(at.ends, at.committed, at.pulled, strict=True))
+        } == {
+            queue: (
+                one.broker_offset,
+                None if one.pymq_uncommitted else one.consumer_offset,
+                None if one.pymq_uncommitted else one.pull_offset,
+            )
+            for queue, one in queues.items()
+        }
+
+
+def _queues(caller: Caller, group: str) -> dict[MessageQueue, Any]:
+    reply = caller.ok(Code.GET_CONSUME_STATS, consumerGroup=group)
+    return decode_admin_body(ConsumeStats, reply.body).offset_table
+
+
+def test_rows_of_a_small_broker() -> None:
+    world = world_of(groups=3, topics=4, queues=2, messages=5)
+    caller = Caller(world)
+    page = lags(caller, pymqTimes="true")
+    now_ms = world.clock.now_ms()
+    assert page.pymq_groups is not None and (page.pymq_next, page.pymq_withheld) == (None, False)
+    assert page.pymq_groups["g1"] == GroupLag(
+        topics=4, lag=32, committed=8, offsets=8, waiting_since_ms=now_ms - 4000, consumed_ms=now_ms - 5000
+    )
+    assert page.pymq_groups["g0"].consumed_ms == 0, "it has consumed nothing"
+    assert lags(caller).pymq_groups == {
+        name: GroupLag(
+            **{one: getattr(row, one) for one in ("topics", "lag", "committed", "offsets")},
+            waiting_since_ms=None if row.lag else 0,
+            consumed_ms=None if row.lag else 0,
+        )
+        for name, row in page.pymq_groups.items()
+    }
+    assert (readers(caller).pymq_readers or {})["t2"] == TopicReaders(groups=3, lag=24, committed=6, offsets=6)
+
+
+def test_a_group_that_has_committed_nothing_has_an_unknown_lag() -> None:
+    world = world_of(groups=0, topics=1)
+    join(world, "new", "fresh", "t0")
+    caller = Caller(world)
+    rows = lags(caller).pymq_groups
+    assert rows is not None and rows["fresh"].known_lag is None
+    assert (rows["fresh"].topics, rows["fresh"].unknown_queues) == (1, 2)
+    assert (readers(caller).pymq_readers or {})["t0"].known_lag is None
+    [row] = (places(caller).pymq_places or {})["fresh"].values()
+    assert row == GroupPlaces(ends=[5, 5], committed=[None, None], pulled=[None, None])
+
+
+def test_a_broadcasting_group_has_no_lag() -> None:
+    world = world_of(groups=0, topics=1)
+    Caller(world).ok(Code.HEART_BEAT, beat(group="wide", topic="t0").replace(b"CLUSTERING", b"BROADCASTING"))
+    row = (lags(Caller(world)).pymq_groups or {})["wide"]
+    assert (row.topics, row.known_lag) == (0, None)
+    assert readers(Caller(world)).pymq_readers == {}
+
+
+def test_what_pops_got_is_counted() -> None:
+    p = Popping()
+    for _ in range(5):
+        p.world.put("T")
+    found = p.pop(count=3, invisible_ms=60_000)
+    assert p.ack(found.receipt(0)) == p.change(found.receipt(1), 0)[0] == 0
+    p.wait(1)
+    row = (lags(p.caller).pymq_groups or {})["g"]
+    assert (row.lag, row.invisible, row.topics) == (3, 1, 1), "one of them in the retry topic"
+    assert (places(p.caller).pymq_places or {})["g"]["T"].invisible == {0: 1}
+
+
+def test_times_of_groups_that_are_behind_in_few_queues_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = world_of(groups=2, topics=4, queues=2)
+    world.parts.metadata.cursors.commit("near", "t0", 0, 4)
+    for limit, known in ((10, ["g0", "near"]), (9, ["near"]), (2, ["near"]), (1, [])):
+        monkeypatch.setattr(group_rows, "TIMED_QUEUES_MAX", limit)
+        found = lags(Caller(world), pymqTimes="true").pymq_groups or {}
+        behind = {name: row for name, row in found.items() if row.lag}
+        assert sorted(behind) == ["g0", "g1", "near"]
+        assert sorted(name for name, row in behind.items() if row.waiting_since_ms is not None) == known
+
+
+def test_pages_of_groups_and_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    caller = Caller(world_of(groups=5, topics=5))
+    whole, all_readers = lags(caller).pymq_groups, readers(caller).pymq_readers
+    monkeypatch.setattr(row_pages.page_of, "__defaults__", (2,))
+    assert _all_pages(lambda **fields: lags(caller, **fields), "pymq_groups") == whole
+    assert _all_pages(lambda **fields: readers(caller, **fields), "pymq_readers") == all_readers
+
+
+def _all_pages(ask: Any, name: str, count_max: int = 2) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
+    while True:
+        page = ask(**fields)
+        rows = getattr(page, name)
+        assert len(rows) <= count_max and not found.keys() & rows.keys()
+        found |= rows
+        if page.pymq_next is None:
+            return found
+        assert page.pymq_next > fields.get("pymqAfter", "")
+        fields = {"pymqAfter": page.pymq_next}
+
+
+@pytest.mark.parametrize(("limit", "pages"), [(1, 12), (2, 12), (3, 6), (5, 4), (24, 1), (23, 1), (22, 2)])
+def test_pages_of_places_end_with_the_topic_that_reaches_the_limit(
+    limit: int, pages: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caller = Caller(world_of(groups=3, topics=4, queues=2))
+    whole = places(caller).pymq_places
+    monkeypatch.setattr(group_rows, "PLACES_A_PAGE", limit)
+    found: dict[str, dict[str, GroupPlaces]] = {}
+    fields: dict[str, Any] = {}
+    count = 0
+    while True:
+        page = places(caller, **fields)
+        count += 1
+        for group, topics in (page.pymq_places or {}).items():
+            assert not found.get(group, {}).keys() & topics.keys()
+            found.setdefault(group, {}).update(topics)
+        if page.pymq_next is None:
+            break
+        fields = {"pymqAfter": page.pymq_next}
+    assert (found, count) == (whole, pages)
+
+
+def test_pages_of_places_pass_groups_without_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = world_of(groups=2, topics=1)
+    for number in range(5):
+        world.parts.metadata.groups.ensure(f"a{number}")
+    caller = Caller(world)
+    monkeypatch.setattr(row_pages.page_of, "__defaults__", (2,))
+    found: set[str] = set()
+    fields: dict[str, Any] = {}
+    for _ in range(20):
+        page = places(caller, **fields)
+        found |= set(page.pymq_places or ())
+        if page.pymq_next is None:
+            break
+        fields = {"pymqAfter": page.pymq_next}
+    assert found == {"g0", "g1"}
+
+
+@pytest.mark.parametrize("place", ["zzzz", "@", "@@@", "g1@", "g1", "\U0010ffff", "g1@~", "x" * 65_536, "g0@t0@t1"])
+def test_made_up_places_give_rows_behind_them_and_no_others(place: str) -> None:
+    caller = Caller(world_of())
+    whole = places(caller).pymq_places or {}
+    found = places(caller, pymqAfter=place).pymq_places or {}
+    assert all(whole[group][topic] == at for group, topics in found.items() for topic, at in topics.items())
+    assert set(lags(caller, pymqAfter=place).pymq_groups or ()) <= set(lags(caller).pymq_groups or ())
+    assert set(readers(caller, pymqAfter=place).pymq_readers or ()) <= set(readers(caller).pymq_readers or ())
+
+
+def test_an_unknown_kind_is_refused_by_name() -> None:
+    caller = Caller(world_of())
+    for kind in ("true", "queues", "x" * 100_000):
+        code, remark = caller.refused(Code.GET_CONSUME_STATS, consumerGroup=EVERY_ROW, pymqAll=kind)
+        assert code == ResponseCode.INVALID_PARAMETER and len(remark) < 200
+        assert "ask for groups, topics, places" in remark
+
+
+@pytest.mark.parametrize(
+    ("rules", "seen"),
+    [
+        ([entry("Group:g1", "Get")], {"g1"}),
+        ([entry("Group:g*", "Get"), deny("Group:g1")], {"g0", "g2"}),
+        ([entry("Group:g*", "Get")], {"g0", "g1", "g2"}),
+        ([entry(f"Cluster:{CLUSTER}", "Get")], {"g0", "g1", "g2"}),
+        ([entry("Topic:*", "Get"), entry("Group:g1", "Sub")], None),
+        ([entry("Cluster:Another", "Get")], None),
+        ([], None),
+    ],
+)
+def test_a_user_gets_the_groups_that_the_single_requests_give(rules: list[Any], seen: set[str] | None) -> None:
+    world = world_of()
+    caller = as_user(world, custom(*rules))
+    if seen is None:
+        for kind in ("groups", "topics", "places"):
+            code, remark = caller.refused(Code.GET_CONSUME_STATS, consumerGroup=EVERY_ROW, pymqAll=kind)
+            assert code == ResponseCode.NO_PERMISSION and "it needs Get on one" in remark
+        return
+    page = lags(caller)
+    whole = lags(Caller(world)).pymq_groups or {}
+    assert page.pymq_groups == {name: whole[name] for name in seen}
+    assert page.pymq_withheld == (seen != set(whole))
+    found = readers(caller, pymqNames="true").pymq_readers or {}
+    assert {group for row in found.values() for group in row.names or ()} == seen
+    assert set(places(caller).pymq_places or ()) == seen
+
+
+def test_the_place_of_a_page_names_nothing_that_the_sender_may_not_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = world_of(groups=6)
+    world.parts.metadata.topics.put([TopicConfig(topic_name="secret")])
+    world.parts.metadata.cursors.commit("g0", "secret", 0, 0)
+    caller = as_user(world, custom(entry("Group:g3", "Get"), entry("Group:g5", "Get")))
+    monkeypatch.setattr(row_pages.page_of, "__defaults__", (1,))
+    monkeypatch.setattr(group_rows, "PLACES_A_PAGE", 1)
+    for ask, rows in ((lags, "pymq_groups"), (readers, "pymq_readers"), (places, "pymq_places")):
+        fields: dict[str, Any] = {}
+        names: set[str] = set()
+        while True:
+            page: Any = ask(caller, **fields)
+            names |= set(getattr(page, rows))
+            if page.pymq_next is None:
+                break
+            names |= set(page.pymq_next.split("@"))
+            fields = {"pymqAfter": page.pymq_next}
+        assert names <= {"g3", "g5", "t0", "t1", "t2", "t3", "~"}, ask
+
+
+def test_a_stranger_gets_nothing() -> None:
+    caller = as_user(world_of(), None)
+    for kind in ("groups", "topics", "places", "nonsense"):
+        code, remark = caller.refused(Code.GET_CONSUME_STATS, consumerGroup=EVERY_ROW, pymqAll=kind)
+        assert (code, remark) == (ResponseCode.NO_PERMISSION, "User:ada is not found.")
+
+
+def test_the_single_request_still_needs_its_group() -> None:
+    caller = as_user(world_of(), custom(entry("Group:g1", "Get")))
+    narrower: list[dict[str, Any]] = [{}, {"pymqAll": ""}, {"pymqAfter": "g0"}, {"pymqNames": "true"}]
+    for fields in narrower:
+        assert caller.refused(Code.GET_CONSUME_STATS, consumerGroup="g2", **fields)[0] == ResponseCode.NO_PERMISSION
+
+
+def test_rows_of_many_groups_rest_on_the_way() -> None:
+    world = world_of(groups=20, topics=20)
+    rests: list[None] = []
+    world.parts.runtime.sliced_work.answer = lambda request, peer, steps: rests.extend(steps)  # type: ignore[method-assign]
+    for kind in ("groups", "topics", "places"):
+        rests.clear()
+        Caller(world).ask(Code.GET_CONSUME_STATS, consumerGroup=EVERY_ROW, pymqAll=kind)
+        assert len(rests) >= 40, kind
+
+
+def test_a_slave_answers_too() -> None:
+    assert lags(Caller(World(brokerId=1))).pymq_groups is not None

@@ -1,0 +1,69 @@
+"""Rows of all topics and groups, added up over brokers."""
+
+from __future__ import annotations
+
+from pymq.wire.bodies_admin import TopicLag
+from pymq.wire.bodies_rows import GroupLag, GroupMembers, TopicEnds, TopicReaders, group_lag
+
+
+def test_ends_add_up() -> None:
+    one = TopicEnds(queues=8, end=10, stored=4, last_ms=7)
+    assert one.plus(TopicEnds(queues=8, end=2, stored=2, last_ms=9)) == TopicEnds(
+        queues=16, end=12, stored=6, last_ms=9
+    )
+    assert one.plus(TopicEnds(queues=8)) == TopicEnds(queues=16, end=10, stored=4, last_ms=7)
+    assert TopicEnds().plus(TopicEnds()).last_ms is None
+
+
+def test_topics_of_two_brokers_count_once_when_their_names_are_known() -> None:
+    one, other = GroupLag(topics=2, lag=3, names=["a", "b"]), GroupLag(topics=2, lag=4, names=["b", "c"])
+    assert (one.plus(other).topics, one.plus(other).names, one.plus(other).lag) == (3, ["a", "b", "c"], 7)
+    assert one.plus(GroupLag(topics=2)).topics is None, "unknown, and not a wrong number"
+    assert one.plus(GroupLag()).topics == 2, "no topic has no names"
+    readers = TopicReaders(groups=1, names=["g"]).plus(TopicReaders(groups=1, names=["g"]))
+    assert (readers.groups, readers.names) == (1, ["g"])
+    assert TopicReaders(groups=1).plus(TopicReaders(groups=1)).groups is None
+
+
+def test_members_of_two_brokers_count_once_when_their_ids_are_known() -> None:
+    one = GroupMembers(members=2, model="CLUSTERING", differ=False, names=["a", "b"])
+    both = one.plus(GroupMembers(members=1, differ=True, names=["a"]))
+    assert both == GroupMembers(members=2, model="CLUSTERING", differ=True, names=["a", "b"])
+    assert one.plus(GroupMembers(members=1)) == GroupMembers(model="CLUSTERING", differ=False, members=None)
+    assert GroupMembers().plus(GroupMembers()) == GroupMembers(names=[])
+
+
+def test_an_unknown_time_or_number_makes_the_sum_unknown() -> None:
+    known = GroupLag(invisible=1, waiting_since_ms=5, consumed_ms=0)
+    assert known.plus(GroupLag(waiting_since_ms=3, consumed_ms=9)) == GroupLag(
+        invisible=1, waiting_since_ms=3, consumed_ms=9, names=[]
+    )
+    unknown = known.plus(GroupLag(invisible=None))
+    assert (unknown.invisible, unknown.waiting_since_ms, unknown.consumed_ms) == (None, None, None)
+
+
+def test_a_lag_is_unknown_where_nothing_is_committed() -> None:
+    assert GroupLag().known_lag is None, "it reads no topic"
+    assert GroupLag(topics=1).known_lag == 0
+    assert GroupLag(topics=1, unknown_queues=1).known_lag is None
+    assert GroupLag(topics=1, unknown_queues=1, lag=5).known_lag == 5
+    assert TopicReaders(unknown_queues=1).known_lag is None and TopicReaders(groups=1).known_lag == 0
+    assert TopicLag(unknown_queues=1).known_lag is None and TopicLag(queues=1).known_lag == 0
+
+
+def test_a_group_is_the_sum_of_its_topics() -> None:
+    lags = {
+        "orders": TopicLag(queues=8, lag=5, committed=10, invisible=1, unknown_queues=1, waiting_since_ms=7),
+        "bills": TopicLag(queues=8, committed=3, consumed_ms=4),
+        "%RETRY%g": TopicLag(queues=1, lag=2, committed=1, unknown_queues=1, waiting_since_ms=9, consumed_ms=6),
+    }
+    expected = GroupLag(
+        topics=2, lag=7, committed=14, offsets=17, unknown_queues=1, invisible=1, names=["bills", "orders"]
+    )
+    assert group_lag(lags, offsets=17) == expected
+    timed = group_lag(lags, with_times=True)
+    assert (timed.waiting_since_ms, timed.consumed_ms) == (7, 6), "of what waits"
+    lags["orders"] = TopicLag(lag=5, invisible=None)
+    timed = group_lag(lags, with_times=True)
+    assert (timed.waiting_since_ms, timed.invisible) == (None, None), "RocketMQ's brokers do not say"
+    assert (group_lag({}).waiting_since_ms, group_lag({}).consumed_ms) == (0, 0), "nothing waits"
