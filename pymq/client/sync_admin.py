@@ -21,6 +21,7 @@ from pymq.client.admin.namesrv import NamesrvAdmin as AsyncNamesrvAdmin
 from pymq.client.admin.offsets import OffsetAdmin as AsyncOffsetAdmin
 from pymq.client.admin.permissions import PermissionAdmin as AsyncPermissionAdmin
 from pymq.client.admin.replication import ReplicationAdmin as AsyncReplicationAdmin
+from pymq.client.admin.rows import RowAdmin as AsyncRowAdmin
 from pymq.client.admin.settings import SettingsAdmin as AsyncSettingsAdmin
 from pymq.client.admin.topics import TopicAdmin as AsyncTopicAdmin
 from pymq.client.admin.traces import TraceAdmin as AsyncTraceAdmin
@@ -93,6 +94,8 @@ class TopicAdmin(_Part[AsyncTopicAdmin]):
     update = _blocking(AsyncTopicAdmin.update)
     delete = _blocking(AsyncTopicAdmin.delete)
     stats = _blocking(AsyncTopicAdmin.stats)
+    ends_at = _blocking(AsyncTopicAdmin.ends_at)
+    all_ends = _blocking(AsyncTopicAdmin.all_ends)
     groups = _blocking(AsyncTopicAdmin.groups)
 
 
@@ -112,6 +115,13 @@ class GroupAdmin(_Part[AsyncGroupAdmin]):
     topic_lags = _blocking(AsyncGroupAdmin.topic_lags)
     topic_lags_at = _blocking(AsyncGroupAdmin.topic_lags_at)
     all_topic_lags_at = _blocking(AsyncGroupAdmin.all_topic_lags_at)
+    lags_at = _blocking(AsyncGroupAdmin.lags_at)
+    all_lags = _blocking(AsyncGroupAdmin.all_lags)
+    readers_at = _blocking(AsyncGroupAdmin.readers_at)
+    all_readers = _blocking(AsyncGroupAdmin.all_readers)
+    places_at = _blocking(AsyncGroupAdmin.places_at)
+    member_counts_at = _blocking(AsyncGroupAdmin.member_counts_at)
+    all_member_counts = _blocking(AsyncGroupAdmin.all_member_counts)
     waiting_since = _blocking(AsyncGroupAdmin.waiting_since)
     online = _blocking(AsyncGroupAdmin.online)
     subscription = _blocking(AsyncGroupAdmin.subscription)
@@ -125,6 +135,16 @@ class GroupAdmin(_Part[AsyncGroupAdmin]):
     consume_directly = _blocking(AsyncGroupAdmin.consume_directly)
 
 
+class RowAdmin(_Part[AsyncRowAdmin]):
+    """The blocking form of :class:`~pymq.client.admin.rows.RowAdmin`."""
+
+    ends = _blocking(AsyncRowAdmin.ends)
+    lags = _blocking(AsyncRowAdmin.lags)
+    readers = _blocking(AsyncRowAdmin.readers)
+    places = _blocking(AsyncRowAdmin.places)
+    members = _blocking(AsyncRowAdmin.members)
+
+
 class BrokerAdmin(_Part[AsyncBrokerAdmin]):
     """The blocking form of :class:`~pymq.client.admin.brokers.BrokerAdmin`."""
 
@@ -136,7 +156,6 @@ class BrokerAdmin(_Part[AsyncBrokerAdmin]):
     stats = _blocking(AsyncBrokerAdmin.stats)
     all_stats = _blocking(AsyncBrokerAdmin.all_stats)
     consume_stats = _blocking(AsyncBrokerAdmin.consume_stats)
-    group_offsets = _blocking(AsyncBrokerAdmin.group_offsets)
     producers = _blocking(AsyncBrokerAdmin.producers)
     producer_connections = _blocking(AsyncBrokerAdmin.producer_connections)
     consume_queue = _blocking(AsyncBrokerAdmin.consume_queue)
@@ -257,6 +276,7 @@ class Admin:
         self.topics = TopicAdmin(lambda: self._admin.topics)
         self.draining = DrainAdmin(lambda: self._admin.draining)
         self.groups = GroupAdmin(lambda: self._admin.groups)
+        self.rows = RowAdmin(lambda: self._admin.rows)
         self.offsets = OffsetAdmin(lambda: self._admin.offsets)
         self.brokers = BrokerAdmin(lambda: self._admin.brokers)
         self.instances = InstanceAdmin(lambda: self._admin.instances)

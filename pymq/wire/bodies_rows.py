@@ -5,13 +5,14 @@ docs/compatibility.md describes the fields. A figure is None where it is unknown
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import msgspec
 
+from pymq.model.message import MessageQueue
 from pymq.model.names import RETRY_PREFIX
-from pymq.wire.bodies_admin import TopicLag, earlier, sum_of_known
+from pymq.wire.bodies_admin import ConsumeOffset, ConsumerConnections, TopicLag, TopicOffset, earlier, sum_of_known
 
 # The topic or group of a request for rows of all. RocketMQ's brokers find nothing of that name.
 EVERY_ROW: Final = "-"
@@ -47,15 +48,15 @@ class GroupLag(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
     """How far one group is behind on one broker, or on several, in all topics that it reads.
 
     ``lag``, ``committed``, ``invisible`` and ``unknown_queues`` are sums as in :class:`TopicLag`, retry topics among
-    them, but for the unknown queues of those. ``offsets`` is the number of committed offsets, ``topics`` that of topics
-    without retry topics, ``names`` are these topics, when asked for. ``waiting_since_ms`` and ``consumed_ms`` are 0
-    when there is no such message.
+    them, but for the unknown queues of those. ``offsets`` is the number of committed offsets, None from other brokers
+    than PyMQ's. ``topics`` is the number of topics without retry topics, ``names`` are these, when asked for.
+    ``waiting_since_ms`` and ``consumed_ms`` are 0 when there is no such message.
     """
 
     topics: int | None = 0
     lag: int = 0
     committed: int = 0
-    offsets: int = 0
+    offsets: int | None = 0
     unknown_queues: int = 0
     invisible: int | None = 0
     waiting_since_ms: int | None = None
@@ -74,7 +75,7 @@ class GroupLag(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
             topics=None if names is None else len(names),
             lag=self.lag + other.lag,
             committed=self.committed + other.committed,
-            offsets=self.offsets + other.offsets,
+            offsets=sum_of_known((self.offsets, other.offsets)),
             unknown_queues=self.unknown_queues + other.unknown_queues,
             invisible=sum_of_known((self.invisible, other.invisible)),
             waiting_since_ms=_earlier_known(self.waiting_since_ms, other.waiting_since_ms),
@@ -92,7 +93,7 @@ class TopicReaders(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
     groups: int | None = 0
     lag: int = 0
     committed: int = 0
-    offsets: int = 0
+    offsets: int | None = 0
     unknown_queues: int = 0
     names: list[str] | None = None
 
@@ -108,7 +109,7 @@ class TopicReaders(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
             groups=None if names is None else len(names),
             lag=self.lag + other.lag,
             committed=self.committed + other.committed,
-            offsets=self.offsets + other.offsets,
+            offsets=sum_of_known((self.offsets, other.offsets)),
             unknown_queues=self.unknown_queues + other.unknown_queues,
             names=names,
         )
@@ -139,13 +140,14 @@ class GroupMembers(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
 class GroupPlaces(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
     """A group's places in the queues of one topic, by queue id; None where it has no committed offset.
 
-    ``invisible``: queue id -> number of messages that pops got and have not acknowledged, where there are any.
+    ``invisible``: queue id -> number of messages that pops got and have not acknowledged, where there are any; None
+    where the broker does not count them.
     """
 
     ends: list[int]
     committed: list[int | None]
     pulled: list[int | None]
-    invisible: dict[int, int] = {}
+    invisible: dict[int, int] | None = {}
 
 
 class _Page(msgspec.Struct, rename="camel", kw_only=True):
@@ -186,7 +188,36 @@ class MembersPage(_Page, rename="camel", kw_only=True):
     pymq_members: dict[str, GroupMembers] | None = None
 
 
-def group_lag(lags: Mapping[str, TopicLag], *, offsets: int = 0, with_times: bool = False) -> GroupLag:
+def topic_ends(queues: Collection[TopicOffset]) -> TopicEnds:
+    """Return the sum of one topic's queues on one broker."""
+    return TopicEnds(
+        queues=len(queues),
+        end=sum(at.max_offset for at in queues),
+        stored=sum(at.max_offset - at.min_offset for at in queues),
+        last_ms=max((at.last_update_timestamp for at in queues if at.last_update_timestamp > 0), default=None),
+    )
+
+
+def topic_readers(lags: Mapping[str, Mapping[str, TopicLag]]) -> dict[str, TopicReaders]:
+    """Return the sums by topic of the lags of groups, by group and topic, on one broker. ``offsets`` is unknown."""
+    found: dict[str, dict[str, TopicLag]] = {}
+    for group, topics in lags.items():
+        for topic, lag in topics.items():
+            found.setdefault(topic, {})[group] = lag
+    return {
+        topic: TopicReaders(
+            groups=len(groups),
+            lag=sum(lag.lag for lag in groups.values()),
+            committed=sum(lag.committed or 0 for lag in groups.values()),
+            offsets=None,
+            unknown_queues=sum(lag.unknown_queues for lag in groups.values()),
+            names=sorted(groups),
+        )
+        for topic, groups in found.items()
+    }
+
+
+def group_lag(lags: Mapping[str, TopicLag], *, offsets: int | None = None, with_times: bool = False) -> GroupLag:
     """Return the sum of a group's topics on one broker; ``with_times``: they have times."""
     names = sorted(topic for topic in lags if not topic.startswith(RETRY_PREFIX))
     behind = [lag for lag in lags.values() if lag.lag > 0]
@@ -203,6 +234,36 @@ def group_lag(lags: Mapping[str, TopicLag], *, offsets: int = 0, with_times: boo
         consumed_ms=min(consumed, default=0) if with_times or not behind else None,
         names=names,
     )
+
+
+def group_members(online: ConsumerConnections) -> GroupMembers:
+    """Return the number of members that a broker lists, each client once."""
+    client_ids = sorted({member.client_id for member in online.connection_set})
+    differences = online.pymq_differences
+    return GroupMembers(
+        members=len(client_ids),
+        model=online.message_model,
+        differ=None if differences is None else bool(differences),
+        names=client_ids,
+    )
+
+
+def group_places(table: Mapping[MessageQueue, ConsumeOffset], *, counts_invisible: bool) -> dict[str, GroupPlaces]:
+    """Return a group's places by topic, of a table of one broker's queues; ``counts_invisible``: the broker does."""
+    found: dict[str, GroupPlaces] = {}
+    for queue, at in sorted(table.items()):
+        places = found.get(queue.topic)
+        if places is None:
+            places = found[queue.topic] = GroupPlaces(
+                ends=[], committed=[], pulled=[], invisible={} if counts_invisible else None
+            )
+        is_committed = not at.pymq_uncommitted
+        places.ends.append(at.broker_offset)
+        places.committed.append(at.consumer_offset if is_committed else None)
+        places.pulled.append(max(at.pull_offset, at.consumer_offset) if is_committed else None)
+        if at.pymq_invisible and places.invisible is not None:
+            places.invisible[queue.queue_id] = at.pymq_invisible
+    return found
 
 
 def _union(*known: tuple[int | None, list[str] | None]) -> list[str] | None:

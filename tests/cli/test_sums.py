@@ -53,7 +53,7 @@ def test_sums_and_tables_of_queues_give_the_same_figures(
     reading = ("tail", TOPIC, "--group", GROUP, "--create-group", "--commit", "--from", "start", "-F")
     assert pymq(*reading).code == EXIT_OK
     pymq("send", TOPIC, stdin="four\nfive\n")
-    for method in (BrokerAdmin.consume_stats, BrokerAdmin.group_offsets, GroupAdmin.lag):
+    for method in (BrokerAdmin.consume_stats, GroupAdmin.places_at, GroupAdmin.lag):
         monkeypatch.setattr(f"{method.__module__}.{method.__qualname__}", None)  # they ask for queues
     by_sums = figures(pymq, server)
     assert by_sums == {

@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
-from pymq.wire.bodies_admin import TopicLag
-from pymq.wire.bodies_rows import GroupLag, GroupMembers, TopicEnds, TopicReaders, group_lag
+from pymq.model.message import MessageQueue
+from pymq.wire.bodies_admin import Connection, ConsumeOffset, ConsumerConnections, TopicLag, TopicOffset
+from pymq.wire.bodies_rows import (
+    GroupLag,
+    GroupMembers,
+    GroupPlaces,
+    TopicEnds,
+    TopicReaders,
+    group_lag,
+    group_members,
+    group_places,
+    topic_ends,
+    topic_readers,
+)
 
 
 def test_ends_add_up() -> None:
@@ -67,3 +79,26 @@ def test_a_group_is_the_sum_of_its_topics() -> None:
     timed = group_lag(lags, with_times=True)
     assert (timed.waiting_since_ms, timed.invisible) == (None, None), "RocketMQ's brokers do not say"
     assert (group_lag({}).waiting_since_ms, group_lag({}).consumed_ms) == (0, 0), "nothing waits"
+
+
+def test_rows_are_made_of_the_answers_about_single_topics_and_groups() -> None:
+    queues = [TopicOffset(min_offset=1, max_offset=4, last_update_timestamp=9), TopicOffset()]
+    assert topic_ends(queues) == TopicEnds(queues=2, end=4, stored=3, last_ms=9)
+    assert topic_ends([TopicOffset()]).last_ms is None
+    lags = {"g": {"t": TopicLag(lag=1, committed=2)}, "h": {"t": TopicLag(lag=3, committed=4, unknown_queues=1)}}
+    assert topic_readers(lags) == {
+        "t": TopicReaders(groups=2, lag=4, committed=6, offsets=None, unknown_queues=1, names=["g", "h"])
+    }
+    table = {
+        MessageQueue("t", "b", 1): ConsumeOffset(broker_offset=5, pymq_uncommitted=True),
+        MessageQueue("t", "b", 0): ConsumeOffset(broker_offset=7, consumer_offset=3, pull_offset=4, pymq_invisible=2),
+    }
+    expected = GroupPlaces(ends=[7, 5], committed=[3, None], pulled=[4, None], invisible={0: 2})
+    assert group_places(table, counts_invisible=True) == {"t": expected}
+    assert group_places(table, counts_invisible=False)["t"].invisible is None
+    online = ConsumerConnections(
+        connection_set=[Connection(client_id=one) for one in "bab"], message_model="CLUSTERING"
+    )
+    assert group_members(online) == GroupMembers(members=2, model="CLUSTERING", differ=None, names=["a", "b"])
+    online.pymq_differences = {"t": {"*": 1, "-": 1}}
+    assert group_members(online).differ is True

@@ -210,7 +210,8 @@ class GroupRows:
 
     def _places_in(self, group: str, topic: TopicConfig) -> Steps[GroupPlaces]:
         name = topic.topic_name
-        places = GroupPlaces(ends=[], committed=[], pulled=[])
+        invisible: dict[int, int] = {}
+        places = GroupPlaces(ends=[], committed=[], pulled=[], invisible=invisible)
         for ids in pieces(topic):
             committed = self._cursors.committed_in(group, name)
             _, pulled = self._cursors.places(group, name)
@@ -223,7 +224,7 @@ class GroupRows:
             )
             if self._invisible:
                 counts = ((queue_id, self._invisible.get((name, group, queue_id), 0)) for queue_id in ids)
-                places.invisible.update((queue_id, count) for queue_id, count in counts if count)
+                invisible.update((queue_id, count) for queue_id, count in counts if count)
             yield
         return places
 

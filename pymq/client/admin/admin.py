@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pymq.client.admin.offsets import OffsetAdmin
     from pymq.client.admin.permissions import PermissionAdmin
     from pymq.client.admin.replication import ReplicationAdmin
+    from pymq.client.admin.rows import RowAdmin
     from pymq.client.admin.settings import SettingsAdmin
     from pymq.client.admin.topics import TopicAdmin
     from pymq.client.admin.traces import TraceAdmin
@@ -104,14 +105,21 @@ class Admin:
         """Topics: names, routes, configuration and numbers of messages."""
         from pymq.client.admin.topics import TopicAdmin
 
-        return TopicAdmin(self._connection, self.cluster)
+        return TopicAdmin(self._connection, self.cluster, self.rows)
 
     @cached_property
     def groups(self) -> GroupAdmin:
         """Consumer groups: configuration, members and places."""
         from pymq.client.admin.groups import GroupAdmin
 
-        return GroupAdmin(self._connection, self.cluster)
+        return GroupAdmin(self._connection, self.cluster, self.rows)
+
+    @cached_property
+    def rows(self) -> RowAdmin:
+        """Rows of all topics or groups of one PyMQ broker."""
+        from pymq.client.admin.rows import RowAdmin
+
+        return RowAdmin(self._connection)
 
     @cached_property
     def offsets(self) -> OffsetAdmin:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
 from pymq.errors import ClosedError, PartialError, PymqError, UnreachableError
 
+AT_ONCE = 16  # brokers refuse with 2 when 64 requests for large answers wait
+
+KeyT = TypeVar("KeyT")
 T = TypeVar("T")
 
 
@@ -65,6 +68,16 @@ class Asking:
         if failures and not found:
             raise failures[0]
         return found
+
+
+async def for_each(keys: Iterable[KeyT], ask: Callable[[KeyT], Awaitable[T]], at_once: int = AT_ONCE) -> dict[KeyT, T]:
+    """Return what ``ask`` returns for each key; ``at_once`` are asked at a time. Raises the first error of a round."""
+    waiting = list(keys)
+    found: dict[KeyT, T] = {}
+    for at in range(0, len(waiting), at_once):
+        part = waiting[at : at + at_once]
+        found |= zip(part, await asyncio.gather(*map(ask, part)), strict=True)
+    return found
 
 
 def no_master_text(broker: str) -> str:

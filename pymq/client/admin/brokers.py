@@ -7,16 +7,12 @@ from collections.abc import Sequence
 from pymq.client.admin.connection import AdminConnection
 from pymq.client.admin.settings_text import decode_settings, encode_settings
 from pymq.errors import RefusedError
-from pymq.model.message import MessageQueue
 from pymq.wire.bodies_admin import (
     AllProducers,
     BrokerConsumeStats,
     Connection,
-    ConsumeOffset,
     ConsumeQueueAnswer,
-    ConsumeStats,
     DeletionPlan,
-    GroupConfigTable,
     HaStatus,
     ProducerConnections,
     ProducerInfo,
@@ -27,7 +23,6 @@ from pymq.wire.bodies_route import KvTable, TopicList
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.headers.admin import (
     BrokerConsumeStatsHeader,
-    ConsumeStatsHeader,
     ProducerConnectionsHeader,
     QueryConsumeQueueHeader,
     StatsDataHeader,
@@ -37,7 +32,6 @@ from pymq.wire.headers.admin import (
 # Java answers SYSTEM_ERROR for unknown statistics and for a group without producers.
 _NOTHING_THERE = frozenset({ResponseCode.SYSTEM_ERROR})
 _NO_KEY = "-"  # where the broker shall take all
-_NO_GROUP = frozenset({ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, ResponseCode.TOPIC_NOT_EXIST})
 
 
 class BrokerAdmin:
@@ -105,34 +99,6 @@ class BrokerAdmin:
         header = BrokerConsumeStatsHeader(is_order=ordered)
         answer = await self._connection.ask_broker(address, RequestCode.GET_BROKER_CONSUME_STATS, header)
         return decode_admin_body(BrokerConsumeStats, answer.body)
-
-    async def group_offsets(self, address: str) -> dict[str, dict[MessageQueue, ConsumeOffset]]:
-        """Return the places of all groups in all queues of the broker that they have read.
-
-        One request; one for each group when that is refused, because the groups have too many queues for an answer.
-        """
-        try:
-            stats = await self.consume_stats(address)
-        except RefusedError:
-            return await self._offsets_by_group(address)
-        found: dict[str, dict[MessageQueue, ConsumeOffset]] = {}
-        for entry in stats.consume_stats_list:
-            for group, parts in entry.items():
-                offsets = found.setdefault(group, {})
-                for part in parts:
-                    offsets |= part.offset_table
-        return found
-
-    async def _offsets_by_group(self, address: str) -> dict[str, dict[MessageQueue, ConsumeOffset]]:
-        answer = await self._connection.ask_broker(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
-        found: dict[str, dict[MessageQueue, ConsumeOffset]] = {}
-        for group in decode_admin_body(GroupConfigTable, answer.body).subscription_group_table:
-            header, code = ConsumeStatsHeader(consumer_group=group), RequestCode.GET_CONSUME_STATS
-            places = await self._connection.ask_or_none(address, code, header, _NO_GROUP)
-            table = {} if places is None else decode_admin_body(ConsumeStats, places.body).offset_table
-            if table:
-                found[group] = table
-        return found
 
     async def producers(self, address: str) -> dict[str, list[ProducerInfo]]:
         """Return the clients of each producer group."""

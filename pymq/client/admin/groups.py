@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
-from pymq.client.admin.asking import BrokerTarget
+from pymq.client.admin.asking import BrokerTarget, for_each
 from pymq.client.admin.cluster import ClusterAdmin
 from pymq.client.admin.connection import AdminConnection
 from pymq.client.admin.guarded import Changed, Seen, change_entry
+from pymq.client.admin.rows import RowAdmin, Rows, added_up
 from pymq.errors import NotFoundError, RefusedError, UnreachableError
 from pymq.model.message import MessageQueue
 from pymq.model.names import RETRY_PREFIX
@@ -37,6 +39,16 @@ from pymq.wire.bodies_admin import (
 from pymq.wire.bodies_client import SubscriptionData
 from pymq.wire.bodies_pop import RequestMode
 from pymq.wire.bodies_route import TopicList
+from pymq.wire.bodies_rows import (
+    GroupLag,
+    GroupMembers,
+    GroupPlaces,
+    TopicReaders,
+    group_lag,
+    group_members,
+    group_places,
+    topic_readers,
+)
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.headers.admin import (
     ALL_QUEUES,
@@ -65,9 +77,10 @@ _UNKNOWN = frozenset({ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, ResponseCode.TO
 class GroupAdmin:
     """Calls about consumer groups. Those without an address ask every master and merge the answers."""
 
-    def __init__(self, connection: AdminConnection, cluster: ClusterAdmin) -> None:
+    def __init__(self, connection: AdminConnection, cluster: ClusterAdmin, rows: RowAdmin) -> None:
         self._connection = connection
         self._cluster = cluster
+        self._rows = rows
 
     async def all_configs(self) -> dict[str, dict[str, SubscriptionGroupConfig]]:
         """Return group -> broker name -> configuration, over all masters."""
@@ -241,17 +254,90 @@ class GroupAdmin:
 
         One small request for each group: an answer with all queues of all groups may have 100 MB.
         """
-        found: dict[str, dict[str, TopicLag]] = {}
 
-        async def ask(group: str) -> None:
-            lags = await self.topic_lags_at(address, group, with_times=with_times)
-            if lags:
-                found[group] = lags
+        async def ask(group: str) -> dict[str, TopicLag]:
+            return await self.topic_lags_at(address, group, with_times=with_times)
 
-        groups = sorted(await self.configs(address))
-        for at in range(0, len(groups), LAGS_AT_ONCE):
-            await asyncio.gather(*map(ask, groups[at : at + LAGS_AT_ONCE]))
-        return found
+        found = await for_each(sorted(await self.configs(address)), ask, LAGS_AT_ONCE)
+        return {group: lags for group, lags in found.items() if lags}
+
+    async def lags_at(self, address: str, *, with_names: bool = False, with_times: bool = False) -> Rows[GroupLag]:
+        """Return how far each group of one master is behind, summed over the topics that it reads.
+
+        PyMQ's brokers answer in one request, others take one for each group. ``with_names``: also which topics a group
+        reads; ``with_times``: also since when messages wait, where that is cheap to find.
+        """
+        rows = await self._rows.lags(address, with_names=with_names, with_times=with_times)
+        if rows is not None:
+            return rows
+        found = await self.all_topic_lags_at(address, with_times=with_times)
+        return Rows((group, group_lag(lags, with_times=with_times)) for group, lags in found.items())
+
+    async def all_lags(self, *, with_times: bool = False) -> Rows[GroupLag]:
+        """Return how far each group is behind, summed over topics and masters, as :meth:`lags_at`."""
+        masters = await self._cluster.masters()
+        has_several = len(masters) > 1  # then a topic that a group reads on two brokers must count once
+        answers = await self._cluster.asking.each(
+            masters, lambda address: self.lags_at(address, with_names=has_several, with_times=with_times)
+        )
+        return added_up(rows for _, rows in answers)
+
+    async def readers_at(self, address: str, *, with_names: bool = False) -> Rows[TopicReaders]:
+        """Return how far the groups of each topic of one master are behind there, summed over groups.
+
+        ``with_names``: also which groups read the topic. Requests as for :meth:`lags_at`.
+        """
+        rows = await self._rows.readers(address, with_names=with_names)
+        return rows if rows is not None else Rows(topic_readers(await self.all_topic_lags_at(address)))
+
+    async def all_readers(self) -> Rows[TopicReaders]:
+        """Return how far the groups of each topic are behind there, summed over groups and masters."""
+        masters = await self._cluster.masters()
+        has_several = len(masters) > 1
+        ask = partial(self.readers_at, with_names=has_several)
+        return added_up(rows for _, rows in await self._cluster.asking.each(masters, ask))
+
+    async def places_at(self, address: str) -> Rows[dict[str, GroupPlaces]]:
+        """Return group -> topic -> the group's places in all queues of one master.
+
+        PyMQ's brokers answer in pages, others take a request for each group.
+        """
+        rows = await self._rows.places(address)
+        if rows is not None:
+            return rows
+
+        async def ask(group: str) -> ConsumeStats | None:
+            header = ConsumeStatsHeader(consumer_group=group)
+            answer = await self._connection.ask_or_none(address, RequestCode.GET_CONSUME_STATS, header, _UNKNOWN)
+            return None if answer is None else decode_admin_body(ConsumeStats, answer.body)
+
+        found = await for_each(sorted(await self.configs(address)), ask, LAGS_AT_ONCE)
+        return Rows(
+            (group, group_places(stats.offset_table, counts_invisible=bool(stats.pymq_counts_invisible)))
+            for group, stats in found.items()
+            if stats is not None and stats.offset_table
+        )
+
+    async def member_counts_at(self, address: str, *, with_names: bool = False) -> Rows[GroupMembers]:
+        """Return how many members of each group are connected to one broker, for groups with any.
+
+        PyMQ's brokers answer in one request, others take one for each group. ``with_names``: also their client ids.
+        """
+        rows = await self._rows.members(address, with_names=with_names)
+        if rows is not None:
+            return rows
+        found = await for_each(sorted(await self.configs(address)), partial(self.connections, address))
+        return Rows((group, group_members(online)) for group, online in found.items() if online is not None)
+
+    async def all_member_counts(self) -> Rows[GroupMembers]:
+        """Return how many members of each group are connected, over all masters; a client of two masters counts once.
+
+        The number is None where brokers have too many members to name them.
+        """
+        masters = await self._cluster.masters()
+        has_several = len(masters) > 1
+        ask = partial(self.member_counts_at, with_names=has_several)
+        return added_up(rows for _, rows in await self._cluster.asking.each(masters, ask))
 
     async def waiting_since(self, group: str, topic: str) -> dict[MessageQueue, int]:
         """Return the store time (Unix ms) of the oldest message that waits for the group, for queues with such."""

@@ -5,17 +5,16 @@ Name servers know neither: clients report to brokers, and brokers keep the offse
 
 from __future__ import annotations
 
-import asyncio
 from typing import NamedTuple
 
+from pymq.client.admin.asking import for_each
 from pymq.client.admin.brokers import BrokerAdmin
 from pymq.client.admin.cluster import ClusterAdmin
 from pymq.client.admin.groups import GroupAdmin
 from pymq.model.message import MessageQueue
-from pymq.wire.bodies_admin import ConsumeOffset
+from pymq.wire.bodies_rows import GroupPlaces
 
 PRODUCER, CONSUMER = "producer", "consumer"
-GROUPS_AT_ONCE = 16
 
 
 class Instance(NamedTuple):
@@ -31,6 +30,21 @@ class Instance(NamedTuple):
     language: str | None
     version: int
     brokers: tuple[str, ...]
+
+
+class QueuePlace(NamedTuple):
+    """A group's place in one queue: the queue's end, the committed and the pulled offset, None where there is none, and
+    messages that pops got and have not acknowledged, None where the broker does not count them: RocketMQ's."""
+
+    end: int
+    committed: int | None
+    pulled: int | None
+    invisible: int | None
+
+    @property
+    def lag(self) -> int | None:
+        """The number of messages after the committed offset; None without one."""
+        return None if self.committed is None else self.end - self.committed
 
 
 class InstanceAdmin:
@@ -53,11 +67,8 @@ class InstanceAdmin:
         return [found[key] for key in sorted(found)]
 
     async def _of_broker(self, address: str) -> list[Instance]:
-        gate = asyncio.Semaphore(GROUPS_AT_ONCE)
-
         async def members(group: str) -> list[Instance]:
-            async with gate:
-                answer = await self._groups.connections(address, group)
+            answer = await self._groups.connections(address, group)
             return [
                 Instance(CONSUMER, group, one.client_id, one.client_addr, one.language, one.version, ())
                 for one in (answer.connection_set if answer is not None else [])
@@ -69,14 +80,30 @@ class InstanceAdmin:
             for group, infos in (await self._brokers.producers(address)).items()
             for one in infos
         ]
-        consumers = await asyncio.gather(*map(members, await self._groups.configs(address)))
-        return producers + [one for part in consumers for one in part]
+        consumers = await for_each(await self._groups.configs(address), members)
+        return producers + [one for part in consumers.values() for one in part]
 
-    async def positions(self) -> dict[str, dict[MessageQueue, ConsumeOffset]]:
-        """Return, for each group with offsets, its place in every queue that it has read; one request a broker."""
+    async def positions(self) -> dict[str, dict[MessageQueue, QueuePlace]]:
+        """Return, for each group with offsets, its place in every queue that it reads, sorted.
+
+        PyMQ's brokers answer in pages, others take a request for each group.
+        """
         masters = await self._cluster.masters()
-        found: dict[str, dict[MessageQueue, ConsumeOffset]] = {}
-        for _, groups in await self._cluster.asking.each(masters, self._brokers.group_offsets):
-            for group, places in groups.items():
-                found.setdefault(group, {}).update(places)
+        found: dict[str, dict[MessageQueue, QueuePlace]] = {}
+        for target, groups in await self._cluster.asking.each(masters, self._groups.places_at):
+            for group, topics in groups.items():
+                places = found.setdefault(group, {})
+                for topic, at in topics.items():
+                    places |= _queue_places(topic, target.name, at)
         return {group: dict(sorted(found[group].items())) for group in sorted(found)}
+
+
+def _queue_places(topic: str, broker: str, places: GroupPlaces) -> dict[MessageQueue, QueuePlace]:
+    return {
+        MessageQueue(topic, broker, queue_id): QueuePlace(
+            end, committed, pulled, None if places.invisible is None else places.invisible.get(queue_id, 0)
+        )
+        for queue_id, (end, committed, pulled) in enumerate(
+            zip(places.ends, places.committed, places.pulled, strict=True)
+        )
+    }

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
+from pymq.client.admin.asking import for_each
 from pymq.client.admin.connection import AdminConnection
 from pymq.client.admin.groups import GroupAdmin
 from pymq.client.admin.topics import TopicAdmin
@@ -23,10 +23,7 @@ from pymq.wire.headers.offset import (
     UpdateConsumerOffsetHeader,
 )
 
-QUEUES_AT_ONCE = 16  # brokers refuse with 2 when 64 such requests wait
 _NONE_COMMITTED = frozenset({ResponseCode.QUERY_NOT_FOUND})
-
-T = TypeVar("T")
 
 
 class Place(NamedTuple):
@@ -59,7 +56,7 @@ class OffsetAdmin:
         self, group: str, addresses: Mapping[str, str], queues: Sequence[MessageQueue]
     ) -> dict[MessageQueue, int | None]:
         """Return the group's offset in each queue, None where it has none. ``addresses``: by broker name."""
-        return await _for_each(queues, lambda queue: self._committed(addresses[queue.broker_name], group, queue))
+        return await for_each(queues, lambda queue: self._committed(addresses[queue.broker_name], group, queue))
 
     async def at_time(self, queues: Sequence[MessageQueue], timestamp_ms: int) -> dict[MessageQueue, int]:
         """Return, for queues of one topic, the first offset stored at ``timestamp_ms`` (Unix ms) or later."""
@@ -73,7 +70,7 @@ class OffsetAdmin:
             answer = await self._connection.ask_broker(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
             return read_answer(OffsetAnswer, answer, address).offset
 
-        return await _for_each(queues, offset)
+        return await for_each(queues, offset)
 
     async def missing_on(self, group: str, topic: str) -> list[str]:
         """Return the names of the topic's brokers that don't have the group."""
@@ -92,8 +89,8 @@ class OffsetAdmin:
         for name in await self.missing_on(group, topic):
             if any(queue.broker_name == name for queue in offsets):
                 await self._groups.put(addresses[name], SubscriptionGroupConfig(group_name=group))
-        problems = await _for_each(
-            list(offsets), lambda queue: self._move(addresses[queue.broker_name], group, queue, offsets[queue])
+        problems = await for_each(
+            offsets, lambda queue: self._move(addresses[queue.broker_name], group, queue, offsets[queue])
         )
         return {queue: problem for queue, problem in problems.items() if problem is not None}
 
@@ -142,14 +139,3 @@ class OffsetAdmin:
         if not targets:
             raise NotFoundError(f"topic {topic!r} has no broker with a master now")
         return {target.name: target.address for target in targets}
-
-
-async def _for_each(
-    queues: Sequence[MessageQueue], work: Callable[[MessageQueue], Awaitable[T]]
-) -> dict[MessageQueue, T]:
-    """Return the results of ``work`` by queue; a bounded number runs at once."""
-    found: dict[MessageQueue, T] = {}
-    for at in range(0, len(queues), QUEUES_AT_ONCE):
-        part = queues[at : at + QUEUES_AT_ONCE]
-        found |= dict(zip(part, await asyncio.gather(*map(work, part)), strict=True))
-    return found

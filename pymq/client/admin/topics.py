@@ -6,16 +6,18 @@ from collections.abc import Sequence
 
 import msgspec
 
-from pymq.client.admin.asking import BrokerTarget, change_each
+from pymq.client.admin.asking import BrokerTarget, change_each, for_each
 from pymq.client.admin.cluster import ClusterAdmin
 from pymq.client.admin.connection import AdminConnection
 from pymq.client.admin.guarded import Seen, change_entry
+from pymq.client.admin.rows import RowAdmin, Rows
 from pymq.errors import NotFoundError, RefusedError, UnreachableError
 from pymq.model.message import MessageQueue
 from pymq.model.route import TopicRoute
 from pymq.model.tables import TopicConfig
 from pymq.wire.bodies_admin import GroupNames, TopicConfigTable, TopicOffset, TopicStats, decode_admin_body
 from pymq.wire.bodies_route import TopicList, decode_route
+from pymq.wire.bodies_rows import TopicEnds, topic_ends
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.headers.admin import VERSION_FIELD, CreateTopicHeader, GetTopicConfigHeader, TopicHeader
 from pymq.wire.headers.route import ClusterHeader, DeleteTopicInNamesrvHeader, RouteHeader
@@ -26,9 +28,10 @@ _NO_TOPIC = frozenset({ResponseCode.TOPIC_NOT_EXIST})
 class TopicAdmin:
     """Calls about topics."""
 
-    def __init__(self, connection: AdminConnection, cluster: ClusterAdmin) -> None:
+    def __init__(self, connection: AdminConnection, cluster: ClusterAdmin, rows: RowAdmin) -> None:
         self._connection = connection
         self._cluster = cluster
+        self._rows = rows
 
     async def names(self, cluster: str | None = None) -> list[str]:
         """Return all topics of the name server, or of one cluster, sorted and with system topics."""
@@ -187,6 +190,34 @@ class TopicAdmin:
 
         answers = await self._cluster.asking.each(targets if targets is not None else await self.targets(topic), ask)
         return dict(sorted((queue, at) for _, table in answers for queue, at in table.items()))
+
+    async def ends_at(self, address: str) -> Rows[TopicEnds]:
+        """Return how many messages each topic of one broker has taken and holds, and when the newest one was stored.
+
+        PyMQ's brokers answer in one request, others take a request for each topic.
+        """
+        found = await self._rows.ends(address)
+        if found is not None:
+            return found
+        code = RequestCode.GET_TOPIC_STATS_INFO
+
+        async def ask(topic: str) -> TopicEnds | None:
+            answer = await self._connection.ask_or_none(address, code, TopicHeader(topic=topic), _NO_TOPIC)
+            return (
+                None if answer is None else topic_ends(decode_admin_body(TopicStats, answer.body).offset_table.values())
+            )
+
+        rows = await for_each(sorted(await self.configs(address)), ask)
+        return Rows((topic, row) for topic, row in rows.items() if row is not None)
+
+    async def all_ends(self) -> Rows[dict[str, TopicEnds]]:
+        """Return topic -> broker name -> the row of :meth:`ends_at`, over all masters."""
+        found: Rows[dict[str, TopicEnds]] = Rows()
+        for target, rows in await self._cluster.asking.each(await self._cluster.masters(), self.ends_at):
+            found.withheld = found.withheld or rows.withheld
+            for topic, row in rows.items():
+                found.setdefault(topic, {})[target.name] = row
+        return found
 
     async def groups(self, topic: str) -> list[str]:
         """Return the consumer groups that are online for the topic or have offsets in it. Raises NotFoundError."""

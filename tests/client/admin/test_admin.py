@@ -275,25 +275,3 @@ def test_the_next_name_server_is_asked(server: StandaloneProcess) -> None:
                 await admin.cluster.masters()
 
     asyncio.run(work())
-
-
-def test_places_of_all_groups_come_one_by_one_when_they_are_too_many_for_an_answer(
-    call: Call, server: StandaloneProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def refuse(*_: Any) -> None:
-        raise RefusedError(1, "the groups have offsets in more queues than an answer holds")
-
-    async def work(admin: Admin) -> None:
-        await put_topic(admin, server, "placed")
-        await send(server, "placed", 3)
-        for group in ("placed-one", "placed-two"):
-            await admin.groups.put(server.broker, SubscriptionGroupConfig(group_name=group))
-            await commit(server, group, "placed", 1)
-        at_once = await admin.brokers.group_offsets(server.broker)
-        monkeypatch.setattr(admin.brokers, "consume_stats", refuse)
-        one_by_one = await admin.brokers.group_offsets(server.broker)
-        for group in ("placed-one", "placed-two"):
-            assert one_by_one[group] == at_once[group]
-            assert one_by_one[group][MessageQueue("placed", "broker-a", 0)].lag == 2
-
-    call(work)

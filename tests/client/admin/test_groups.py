@@ -20,7 +20,7 @@ class Groups(GroupAdmin):
     def __init__(
         self, brokers: dict[str, Differences | None], members: dict[str, dict[str, str]] | None = None
     ) -> None:
-        super().__init__(cast(Any, None), cast(Any, self))
+        super().__init__(cast(Any, None), cast(Any, self), cast(Any, None))
         self.asking = Asking()
         self.brokers = brokers
         self.members = members or {}

@@ -1,0 +1,172 @@
+"""Rows of all topics or groups of one PyMQ broker, a page in each answer.
+
+docs/compatibility.md describes the requests. Brokers that do not know them answer as if there were no such topic or
+group: then the calls here return None. The calls of :mod:`pymq.client.admin.topics` and
+:mod:`pymq.client.admin.groups` go on with requests for single ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+from pymq.client.admin.connection import AdminConnection
+from pymq.errors import RefusedError
+from pymq.wire.bodies_admin import decode_admin_body
+from pymq.wire.bodies_rows import (
+    EVERY_ROW,
+    GROUPS,
+    PLACES,
+    TOPICS,
+    EndsPage,
+    GroupLag,
+    GroupMembers,
+    GroupPlaces,
+    LagsPage,
+    MembersPage,
+    PlacesPage,
+    ReadersPage,
+    TopicEnds,
+    TopicReaders,
+)
+from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.header import Header
+from pymq.wire.headers.admin import ConsumerConnectionsHeader, ConsumeStatsHeader, TopicStatsHeader
+
+PAGES_MAX = 1000  # of one question: ten million rows, or twenty million places
+# What brokers that do not know these requests answer for the topic or group EVERY_ROW.
+_NOT_KNOWN = frozenset(
+    {
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.CONSUMER_NOT_ONLINE,
+        ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+    }
+)
+
+RowT = TypeVar("RowT")
+
+
+class Rows(dict[str, RowT], Generic[RowT]):
+    """Rows by the name of the topic or group. ``withheld``: there are more, which the sender may not see."""
+
+    withheld = False
+
+
+class _Sum(Protocol):
+    """A row of one broker that can be added to another one's."""
+
+    def plus(self, other: Self, /) -> Self: ...
+
+
+SumT = TypeVar("SumT", bound=_Sum)
+
+
+class RowAdmin:
+    """Calls to the PyMQ broker at an address "host:port". They return None for a broker that is not PyMQ's.
+
+    Each raises RefusedError with NO_PERMISSION for a sender who may see no row.
+    """
+
+    def __init__(self, connection: AdminConnection) -> None:
+        self._connection = connection
+
+    async def ends(self, address: str) -> Rows[TopicEnds] | None:
+        """Return the ends of all topics: sums over queues, and the time of the newest message."""
+
+        def header(after: str | None) -> Header:
+            return TopicStatsHeader(topic=EVERY_ROW, pymq_all=True, pymq_after=after)
+
+        return await self._pages(address, RequestCode.GET_TOPIC_STATS_INFO, header, EndsPage, "pymq_ends")
+
+    async def lags(self, address: str, *, with_names: bool = False, with_times: bool = False) -> Rows[GroupLag] | None:
+        """Return how far each group is behind, summed over all topics.
+
+        ``with_names``: also which topics a group reads. ``with_times``: also since when messages wait, where that is
+        cheap to find.
+        """
+
+        def header(after: str | None) -> Header:
+            return ConsumeStatsHeader(
+                consumer_group=EVERY_ROW,
+                pymq_all=GROUPS,
+                pymq_after=after,
+                pymq_names=with_names or None,
+                pymq_times=with_times or None,
+            )
+
+        return await self._pages(address, RequestCode.GET_CONSUME_STATS, header, LagsPage, "pymq_groups")
+
+    async def readers(self, address: str, *, with_names: bool = False) -> Rows[TopicReaders] | None:
+        """Return how far the groups of each topic are behind there, summed over groups.
+
+        ``with_names``: also which groups read a topic.
+        """
+
+        def header(after: str | None) -> Header:
+            names = with_names or None
+            return ConsumeStatsHeader(consumer_group=EVERY_ROW, pymq_all=TOPICS, pymq_after=after, pymq_names=names)
+
+        return await self._pages(address, RequestCode.GET_CONSUME_STATS, header, ReadersPage, "pymq_readers")
+
+    async def places(self, address: str) -> Rows[dict[str, GroupPlaces]] | None:
+        """Return the places of each group in all queues of each topic that it reads."""
+
+        def header(after: str | None) -> Header:
+            return ConsumeStatsHeader(consumer_group=EVERY_ROW, pymq_all=PLACES, pymq_after=after)
+
+        return await self._pages(address, RequestCode.GET_CONSUME_STATS, header, PlacesPage, "pymq_places")
+
+    async def members(self, address: str, *, with_names: bool = False) -> Rows[GroupMembers] | None:
+        """Return the number of connected members of each group that has any.
+
+        ``with_names``: also their client ids.
+        """
+
+        def header(after: str | None) -> Header:
+            names = with_names or None
+            return ConsumerConnectionsHeader(
+                consumer_group=EVERY_ROW, pymq_all=True, pymq_after=after, pymq_names=names
+            )
+
+        code = RequestCode.GET_CONSUMER_CONNECTION_LIST
+        return await self._pages(address, code, header, MembersPage, "pymq_members")
+
+    async def _pages(
+        self, address: str, code: int, header: Callable[[str | None], Header], kind: type[Any], rows_name: str
+    ) -> Rows[Any] | None:
+        """Return the rows of all pages. Raises RefusedError for pages that never end."""
+        found: Rows[Any] = Rows()
+        after: str | None = None
+        for _ in range(PAGES_MAX):
+            answer = await self._connection.ask_or_none(address, code, header(after), _NOT_KNOWN)
+            page = None if answer is None else decode_admin_body(kind, answer.body)
+            rows = None if page is None else getattr(page, rows_name)
+            if page is None or rows is None:
+                return None
+            for name, row in rows.items():
+                known = found.get(name)
+                # Places of one group may come in several pages.
+                found[name] = {**known, **row} if isinstance(known, dict) else row
+            found.withheld = found.withheld or page.pymq_withheld
+            if page.pymq_next is None:
+                return found
+            if after is not None and page.pymq_next <= after:
+                break
+            after = page.pymq_next
+        raise RefusedError(
+            ResponseCode.SYSTEM_ERROR, f"its pages do not end: after {len(found)} rows there are still more", address
+        )
+
+
+def added_up(tables: Iterable[Rows[SumT]]) -> Rows[SumT]:
+    """Return the sums of several brokers' rows by name, sorted."""
+    found: dict[str, SumT] = {}
+    withheld = False
+    for rows in tables:
+        withheld = withheld or rows.withheld
+        for name, row in rows.items():
+            known = found.get(name)
+            found[name] = row if known is None else known.plus(row)
+    added = Rows(sorted(found.items()))
+    added.withheld = withheld
+    return added

@@ -1,0 +1,161 @@
+"""Rows of all topics and groups: from pages of PyMQ's brokers, and from single requests to others."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from pymq.client import Admin, MessageQueue
+from pymq.client.admin.asking import for_each
+from pymq.client.admin.instances import QueuePlace
+from pymq.client.admin.rows import PAGES_MAX, RowAdmin, Rows, added_up
+from pymq.errors import RefusedError
+from pymq.model.tables import SubscriptionGroupConfig
+from pymq.testing.standalone import StandaloneProcess
+from pymq.wire.bodies_rows import TopicEnds
+from pymq.wire.codes import ResponseCode
+from pymq.wire.command import Command
+from tests.client.admin.test_admin import commit, put_topic, send
+
+
+class Pages:
+    """A connection to a server that answers from a list of bodies, or refuses with a code."""
+
+    def __init__(self, *answers: bytes | int) -> None:
+        self.answers = list(answers)
+        self.asked: list[Any] = []
+
+    async def ask_or_none(self, address: str, code: int, header: Any, empty_codes: frozenset[int]) -> Command | None:
+        self.asked.append(header)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, bytes):
+            return Command(0, body=answer)
+        if answer in empty_codes:
+            return None
+        raise RefusedError(answer, "no", address)
+
+    @property
+    def rows(self) -> RowAdmin:
+        return RowAdmin(cast(Any, self))
+
+
+def ends_of(*answers: bytes | int) -> Rows[TopicEnds] | None:
+    return asyncio.run(Pages(*answers).rows.ends("b"))
+
+
+def test_pages_are_asked_until_the_last() -> None:
+    first = b'{"pymqEnds":{"a":{"end":1},"b":{"end":2}},"pymqNext":"b","pymqWithheld":true}'
+    pages = Pages(first, b'{"pymqEnds":{"c":{"end":3}},"pymqNext":null,"pymqWithheld":false}')
+    found = asyncio.run(pages.rows.ends("b"))
+    assert found == {"a": TopicEnds(end=1), "b": TopicEnds(end=2), "c": TopicEnds(end=3)}
+    assert found.withheld
+    assert [(one.topic, one.pymq_all, one.pymq_after) for one in pages.asked] == [("-", True, None), ("-", True, "b")]
+
+
+def test_places_of_a_group_may_lie_in_two_pages() -> None:
+    row = '{"ends":[1],"committed":[null],"pulled":[null]}'
+    first = f'{{"pymqPlaces":{{"g":{{"a":{row}}}}},"pymqNext":"g@a"}}'.encode()
+    last = f'{{"pymqPlaces":{{"g":{{"b":{row}}}}},"pymqNext":null}}'.encode()
+    found = asyncio.run(Pages(first, last).rows.places("b"))
+    assert found is not None and sorted(found["g"]) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.CONSUMER_NOT_ONLINE,
+        ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+        b'{"consumeTps":0.0,"offsetTable":{}}',
+    ],
+)
+def test_other_brokers_give_no_rows(answer: bytes | int) -> None:
+    """They know no topic or group of that name, or give the table of a group without offsets."""
+    assert ends_of(answer) is None
+    pages = Pages(answer).rows
+    asked = [pages.lags("b"), pages.readers("b"), pages.places("b"), pages.members("b")]
+
+    async def all_of() -> list[Any]:
+        return list(await asyncio.gather(*asked))
+
+    assert asyncio.run(all_of()) == [None] * 4
+
+
+def test_a_refusal_is_an_error_and_not_an_empty_table() -> None:
+    for code in (ResponseCode.NO_PERMISSION, ResponseCode.SYSTEM_BUSY, ResponseCode.SYSTEM_ERROR):
+        with pytest.raises(RefusedError):
+            ends_of(code)
+
+
+def test_pages_that_never_end_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    again = b'{"pymqEnds":{"a":{}},"pymqNext":"a"}'
+    with pytest.raises(RefusedError, match="its pages do not end: after 1 rows"):
+        ends_of(again)
+    pages = [b'{"pymqEnds":{"a":{}},"pymqNext":"%09d"}' % number for number in range(PAGES_MAX + 1)]
+    with pytest.raises(RefusedError, match="do not end"):
+        ends_of(*pages)
+    assert ends_of(*pages[: PAGES_MAX - 1], b'{"pymqEnds":{}}') == {"a": TopicEnds()}
+
+
+def test_rows_of_several_brokers_add_up() -> None:
+    one, other = Rows({"b": TopicEnds(end=1), "a": TopicEnds(end=2)}), Rows({"b": TopicEnds(end=4)})
+    other.withheld = True
+    found = added_up([one, other])
+    assert (list(found.items()), found.withheld) == ([("a", TopicEnds(end=2)), ("b", TopicEnds(end=5))], True)
+
+
+def test_a_bounded_number_of_questions_runs_at_once() -> None:
+    running, most = 0, 0
+
+    async def ask(key: int) -> int:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+        return key * 2
+
+    assert asyncio.run(for_each(range(40), ask)) == {key: key * 2 for key in range(40)}
+    assert most == 16
+
+
+def test_both_ways_give_the_same_rows(server: StandaloneProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def all_rows(admin: Admin) -> dict[str, Any]:
+        lags = await admin.groups.all_lags()
+        return {
+            "ends": await admin.topics.all_ends(),
+            "lags": {name: _without_counts(row) for name, row in lags.items() if row.topics},
+            "times": (await admin.groups.lags_at(server.broker, with_times=True))["rows-one"].consumed_ms,
+            "readers": {name: _without_counts(row) for name, row in (await admin.groups.all_readers()).items()},
+            "members": await admin.groups.all_member_counts(),
+            "positions": await admin.instances.positions(),
+        }
+
+    async def work() -> None:
+        async with Admin(server.namesrv) as admin:
+            await put_topic(admin, server, "rows-topic")
+            await send(server, "rows-topic", 3)
+            for group in ("rows-one", "rows-two"):
+                await admin.groups.put(server.broker, SubscriptionGroupConfig(group_name=group))
+                await commit(server, group, "rows-topic", 1)
+            by_rows = await all_rows(admin)
+            assert by_rows["ends"]["rows-topic"]["broker-a"].stored == 3
+            assert by_rows["positions"]["rows-one"][MessageQueue("rows-topic", "broker-a", 0)] == QueuePlace(3, 1, 3, 0)
+            assert (by_rows["lags"]["rows-one"]["lag"], by_rows["readers"]["rows-topic"]["groups"]) == (2, 2)
+            for name in ("ends", "lags", "readers", "places", "members"):
+                monkeypatch.setattr(RowAdmin, name, _gives_none)
+            assert await all_rows(admin) == by_rows
+
+    asyncio.run(work())
+
+
+async def _gives_none(*_: Any, **__: Any) -> None:
+    return None
+
+
+def _without_counts(row: Any) -> dict[str, Any]:
+    """Return a row without what only PyMQ's brokers tell, or only with another request."""
+    left_out = {"offsets", "names", "waiting_since_ms", "consumed_ms"}
+    return {name: getattr(row, name) for name in row.__struct_fields__ if name not in left_out}
