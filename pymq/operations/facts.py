@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from pymq.client.admin import Admin, BrokerTarget
+from pymq.client.admin import Admin
 from pymq.client.admin.groups import LAGS_AT_ONCE
+from pymq.client.admin.rows import Rows
 from pymq.clock import Clock
 from pymq.errors import PymqError, UsageError
 from pymq.model.names import is_system_group
@@ -134,7 +135,8 @@ class FactsCollector:
         groups = await self._or_none(admin.groups.configs(address)) or {}
         broker.topic_count, broker.group_count = len(topics), len(groups)
         await for_each(sorted(groups), lambda group: self._places(broker, group), LAGS_AT_ONCE)
-        await for_each(sorted(topics), lambda topic: self._end(broker, topic))
+        ends = await self._or_none(admin.topics.ends_at(address))
+        broker.ends = {topic: row.end for topic, row in (ends or Rows()).items()}
         names = [name for name in sorted(groups) if not is_system_group(name)]
         await for_each(names, lambda name: self._members(broker, name))
         if self._with_stats:
@@ -148,12 +150,6 @@ class FactsCollector:
             pulled = committed if lag.pulled is None else lag.pulled
             place = Place(committed + lag.lag, committed, pulled, age_ms(lag, now_ms))
             broker.places[group, topic] = place
-
-    async def _end(self, broker: BrokerFacts, topic: str) -> None:
-        target = BrokerTarget(broker.view.name, broker.view.cluster, broker.view.address)
-        stats = await self._or_none(self._admin.topics.stats(topic, [target]))
-        if stats is not None:
-            broker.ends[topic] = sum(at.max_offset for at in stats.values())
 
     async def _members(self, broker: BrokerFacts, group: str) -> None:
         found = await self._or_none(self._admin.groups.connections(broker.view.address, group))

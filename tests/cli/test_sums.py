@@ -1,4 +1,4 @@
-"""``check lag``, ``top``, ``stats`` and ``exporter`` ask for sums; they make them for brokers that send queues."""
+"""Commands and the exporter ask for sums; they make them for brokers that send queues."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pymq.clock import SystemClock
 from pymq.errors import EXIT_OK
 from pymq.operations.facts import BrokerFacts, FactsCollector
 from pymq.testing.standalone import StandaloneProcess
-from pymq.wire.headers.admin import ConsumeStatsHeader, StatsDataHeader
+from pymq.wire.headers.admin import ConsumerConnectionsHeader, ConsumeStatsHeader, StatsDataHeader, TopicStatsHeader
 from tests.cli.conftest import Pymq
 
 TOPIC, GROUP = "summed-up", "summing"
 
 
 def figures(pymq: Pymq, server: StandaloneProcess) -> dict[str, Any]:
-    """Returns what each of the four shows of the group's place."""
+    """Returns what each of them shows of the group's place."""
 
     async def collect() -> BrokerFacts:
         async with Admin(server.namesrv) as admin:
@@ -33,6 +33,8 @@ def figures(pymq: Pymq, server: StandaloneProcess) -> dict[str, Any]:
     [shown] = [row for row in pymq("top", "--once", "-d", "0.1", "-o", "json").json()["groups"] if row["name"] == GROUP]
     checked = pymq("check", "lag", "-w", "0,1ms", "-o", "json").json()["figures"]
     _, got = pymq("stats", TOPIC, "-o", "json").json()
+    [listed] = [row for row in pymq("group", "list", "-o", "json").json() if row["group"] == GROUP]
+    [lag] = [row for row in pymq("group", "lag", "-o", "json").json() if row["group"] == GROUP]
     return {
         "exported": broker.places[GROUP, TOPIC][:3],
         "exported has an age": broker.places[GROUP, TOPIC].age_ms > 0,
@@ -42,6 +44,8 @@ def figures(pymq: Pymq, server: StandaloneProcess) -> dict[str, Any]:
         "check": [(one["label"], one["value"] > 0) for one in checked if one["label"].startswith(GROUP)],
         "checked lag": [one["value"] for one in checked if one["label"] == GROUP],
         "stats": (got["day"], got["lag"]),
+        "group list": (listed["lag"], listed["members"]),
+        "group lag": (lag["lag"], lag["lag_ms"] > 0),
     }
 
 
@@ -65,6 +69,8 @@ def test_sums_and_tables_of_queues_give_the_same_figures(
         "check": [(GROUP, True), (f"{GROUP} time", True)],
         "checked lag": [2],
         "stats": (3, 2),
+        "group list": (2, 0),
+        "group lag": (2, True),
     }
 
     def plain(consumer_group: str, **_: Any) -> ConsumeStatsHeader:
@@ -73,6 +79,15 @@ def test_sums_and_tables_of_queues_give_the_same_figures(
     def plain_statistic(stats_name: str, stats_key: str, **_: Any) -> StatsDataHeader:
         return StatsDataHeader(stats_name=stats_name, stats_key=stats_key)
 
-    monkeypatch.setattr("pymq.client.admin.groups.ConsumeStatsHeader", plain)
+    def plain_topic(topic: str, **_: Any) -> TopicStatsHeader:
+        return TopicStatsHeader(topic=topic)
+
+    def plain_members(consumer_group: str, **_: Any) -> ConsumerConnectionsHeader:
+        return ConsumerConnectionsHeader(consumer_group=consumer_group)
+
+    for module in ("groups", "rows"):
+        monkeypatch.setattr(f"pymq.client.admin.{module}.ConsumeStatsHeader", plain)
+    monkeypatch.setattr("pymq.client.admin.rows.TopicStatsHeader", plain_topic)
+    monkeypatch.setattr("pymq.client.admin.rows.ConsumerConnectionsHeader", plain_members)
     monkeypatch.setattr("pymq.client.admin.brokers.StatsDataHeader", plain_statistic)
     assert figures(pymq, server) == by_sums

@@ -14,8 +14,9 @@ from pymq.client.admin.guarded import changed_members
 from pymq.errors import UnsafeError
 from pymq.model.names import check_group, dlq_topic, retry_topic
 from pymq.model.tables import SubscriptionGroupConfig
-from pymq.operations.group.lag import no_group, topic_records, totals
+from pymq.operations.group.lag import no_group
 from pymq.operations.sums import online_members
+from pymq.wire.bodies_rows import group_lag
 
 # Values of a group by their names in output, as far as operators change them.
 SETTINGS = {
@@ -141,12 +142,12 @@ async def plan_delete(admin: Admin, name: str, where: Where, *, with_topics: boo
     holders = await _holders(admin, name, Where((), ()))
     targets = holders if where.is_open else await _holders(admin, name, where)
     online = await admin.groups.online(name)
-    figures = totals(topic_records(name, await admin.groups.topic_lags(name), 0))
+    lag = group_lag(await admin.groups.topic_lags(name)).known_lag
     is_everywhere = set(holders) <= set(targets)
     own = {retry_topic(name), dlq_topic(name)}
     existing = [topic for topic in await admin.topics.names() if topic in own] if with_topics and is_everywhere else []
     members = online_members(answer for _, answer in online)
-    return Deletion(name, targets, is_everywhere, len(members), figures["lag"], existing)
+    return Deletion(name, targets, is_everywhere, len(members), lag, existing)
 
 
 async def delete(admin: Admin, plan: Deletion, *, with_offsets: bool) -> None:

@@ -7,7 +7,7 @@ is its members' choice; RocketMQ's brokers do not count invisible messages.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pymq.client import MessageQueue
@@ -49,7 +49,7 @@ def topic_records(group: str, lags: Mapping[str, TopicLag], now_ms: int) -> list
         if flag == pop.NORMAL:
             record["queues"] += lag.queues
             record["unknown_queues"] += lag.unknown_queues
-            record["lag"] = None if lag.unknown_queues and not lag.lag else lag.lag
+            record["lag"] = lag.known_lag
         else:
             record["retry"] += lag.lag
         if lag.waiting_since_ms:
@@ -66,16 +66,6 @@ def _empty_record(topic: str) -> dict[str, Any]:
         "invisible": 0,
         "retry": 0,
         "unknown_queues": 0,
-    }
-
-
-def totals(records: Iterable[Mapping[str, Any]]) -> dict[str, int | None]:
-    """Return the sums of topic records; the lag is None when no topic's is known."""
-    records = list(records)
-    known = [record["lag"] + record["retry"] for record in records if record["lag"] is not None]
-    return {
-        "lag": sum(known) if known else None,
-        "invisible": sum_of_known(record["invisible"] for record in records),
     }
 
 

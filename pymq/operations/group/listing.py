@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,33 +9,41 @@ from pymq.client.admin import Admin
 from pymq.clock import Clock
 from pymq.model.names import RETRY_PREFIX, is_system_group
 from pymq.model.tables import SubscriptionGroupConfig
-from pymq.operations.asking.batches import for_each
 from pymq.operations.group import lag
 from pymq.operations.group.members import differing_records
 from pymq.wire.bodies_admin import ConsumerConnections
+from pymq.wire.bodies_rows import GroupLag, GroupMembers, group_lag
 from pymq.wire.versions import version_name
 
 
 async def list_groups(admin: Admin, show_all: bool) -> list[dict[str, Any]]:
-    """Return a record per group: brokers, online members, lag over all topics, settings."""
+    """Return a record per group: brokers, online members, lag over all topics, settings.
+
+    A number is None where it is unknown, or may not be seen.
+    """
     configs = await admin.groups.all_configs()
-    names = [name for name in configs if show_all or not is_system_group(name)]
-
-    async def record(name: str) -> dict[str, Any]:
-        online, lags = await asyncio.gather(_online(admin, name), admin.groups.topic_lags(name))
-        config = next(iter(configs[name].values()))
-        return {
-            "group": name,
-            "brokers": sorted(configs[name]),
-            "members": len(_members(online)),
-            **lag.totals(lag.topic_records(name, lags, 0)),
-            "retry_max": config.retry_max_times,
-            "enabled": _enabled_on(configs[name]),
-            "ordered": config.consume_message_orderly,
-            "broadcast_allowed": config.consume_broadcast_enable,
-        }
-
-    return await for_each(names, record, lag.GROUPS_AT_ONCE)
+    lags, members = await admin.groups.all_lags(), await admin.groups.all_member_counts()
+    records = []
+    for name, brokers in configs.items():
+        if not show_all and is_system_group(name):
+            continue
+        sums = lags.get(name, GroupLag(invisible=None if lags.withheld else 0))
+        online = members.get(name, GroupMembers(members=None if members.withheld else 0))
+        config = next(iter(brokers.values()))
+        records.append(
+            {
+                "group": name,
+                "brokers": sorted(brokers),
+                "members": online.members,
+                "lag": sums.known_lag,
+                "invisible": sums.invisible,
+                "retry_max": config.retry_max_times,
+                "enabled": _enabled_on(brokers),
+                "ordered": config.consume_message_orderly,
+                "broadcast_allowed": config.consume_broadcast_enable,
+            }
+        )
+    return records
 
 
 def _enabled_on(configs: Mapping[str, SubscriptionGroupConfig]) -> bool | str:
@@ -53,6 +60,7 @@ async def describe_group(admin: Admin, name: str, clock: Clock) -> dict[str, Any
     if not configs and not online and not lags:
         raise lag.not_found(admin, name)
     progress = lag.topic_records(name, lags, clock.now_ms())
+    sums = group_lag(lags)
     config = next(iter(configs.values()), None)
     return {
         "group": name,
@@ -63,7 +71,8 @@ async def describe_group(admin: Admin, name: str, clock: Clock) -> dict[str, Any
         "model": next((one.message_model for one in online if one.message_model), None),
         "consume_type": next((one.consume_type for one in online if one.consume_type), None),
         "consume_from": next((one.consume_from_where for one in online if one.consume_from_where), None),
-        **lag.totals(progress),
+        "lag": sums.known_lag,
+        "invisible": sums.invisible,
         "members": _members(online),
         "subscriptions": _subscriptions(online),
         "differing_subscriptions": differing_records(await admin.groups.differing_subscriptions(name)),

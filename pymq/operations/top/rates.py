@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Iterable
+from functools import reduce
 from typing import Any
 
 from pymq.operations.top.sample import BrokerSample, Sample
+from pymq.wire.bodies_rows import GroupLag, TopicReaders
 
 HISTORY_LENGTH = 120
 Row = dict[str, Any]
@@ -48,9 +50,11 @@ class Rates:
                     self._count(seen, (name, one.view.address), one.at_ms, value)
         for key, topic in sample.topics.items():
             self._count(seen, ("topic", *key), topic.at_ms, topic.end)
+        # A group that is moved back has not consumed less than nothing.
         for place, group in sample.groups.items():
-            # A group that is moved back has not consumed less than nothing.
-            self._count(seen, ("group", *place), group.at_ms, group.committed, can_fall=True)
+            self._count(seen, _group_key(place, group.row), group.at_ms, group.row.committed, can_fall=True)
+        for place, readers in sample.readers.items():
+            self._count(seen, _readers_key(place, readers.row), readers.at_ms, readers.row.committed, can_fall=True)
         self._counters = {key: counter for key, counter in self._counters.items() if key in seen}
         self._sample = sample
         self._remember()
@@ -138,42 +142,52 @@ class Rates:
         parts: dict[str, list[tuple[str, str]]] = {}
         for key in self._sample.topics:
             parts.setdefault(key[0], []).append(key)
-        readers: dict[str, list[tuple[str, str, str]]] = {}
-        for place in self._sample.groups:
-            readers.setdefault(place[1], []).append(place)
-        rows = []
-        for name in shown:
-            places = readers.get(name, [])
-            rows.append(
-                {
-                    "key": name,
-                    "name": name,
-                    "brokers": len(parts[name]),
-                    "messages": sum(self._sample.topics[key].stored for key in parts[name]),
-                    "in": self._rate(("topic", *key) for key in parts[name]),
-                    "out": self._rate(("group", *place) for place in places),
-                    "groups": len({group for group, _, _ in places}),
-                    "lag": sum(self._sample.groups[place].lag for place in places),
-                    "trend": list(self._trends.get(("topics", name), ())),
-                }
-            )
-        return rows
+        return [self._topic_row(name, parts[name]) for name in shown]
+
+    def _topic_row(self, name: str, parts: list[tuple[str, str]]) -> Row:
+        found = {key: self._sample.readers[key].row for key in parts if key in self._sample.readers}
+        readers = reduce(TopicReaders.plus, found.values()) if found else TopicReaders()
+        return {
+            "key": name,
+            "name": name,
+            "brokers": len(parts),
+            "messages": sum(self._sample.topics[key].stored for key in parts),
+            "in": self._rate(("topic", *key) for key in parts),
+            "out": self._rate(_readers_key(key, row) for key, row in found.items()),
+            "groups": readers.groups,
+            "lag": readers.known_lag,
+            "trend": list(self._trends.get(("topics", name), ())),
+        }
 
     def groups(self) -> list[Row]:
         """Return a row per consumer group."""
-        parts: dict[str, list[tuple[str, str, str]]] = {}
-        for place in self._sample.groups:
-            parts.setdefault(place[0], []).append(place)
-        return [
-            {
-                "key": name,
-                "name": name,
-                "members": self._sample.members.get(name),
-                "topics": len({topic for _, topic, _ in places}),
-                "out": self._rate(("group", *place) for place in places),
-                "lag": sum(self._sample.groups[place].lag for place in places),
-                "behind_ms": max(self._sample.groups[place].age_ms for place in places),
-                "trend": list(self._trends.get(("groups", name), ())),
-            }
-            for name, places in sorted(parts.items())
-        ]
+        parts: dict[str, list[tuple[str, str]]] = {}
+        for key in self._sample.groups:
+            parts.setdefault(key[0], []).append(key)
+        return [self._group_row(name, parts[name]) for name in sorted(parts)]
+
+    def _group_row(self, name: str, parts: list[tuple[str, str]]) -> Row:
+        found = {key: self._sample.groups[key] for key in parts}
+        total = reduce(GroupLag.plus, (one.row for one in found.values()))
+        ages = [one.age_ms for one in found.values()]
+        return {
+            "key": name,
+            "name": name,
+            "members": self._sample.members.get(name),
+            "topics": total.topics,
+            "out": self._rate(_group_key(key, one.row) for key, one in found.items()),
+            "lag": total.known_lag,
+            "behind_ms": None if None in ages else max(age for age in ages if age is not None),
+            "trend": list(self._trends.get(("groups", name), ())),
+        }
+
+
+def _group_key(place: tuple[str, str], row: GroupLag) -> Hashable:
+    """Return the key of a group's counter on one broker. A topic or offset that is new begins another counter: its
+    offset was not consumed between two samples."""
+    return "group", *place, row.topics, row.offsets
+
+
+def _readers_key(place: tuple[str, str], row: TopicReaders) -> Hashable:
+    """Return the key of the counter of a topic's groups on one broker, likewise."""
+    return "readers", *place, row.groups, row.offsets

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+from pymq.client.admin.rows import Rows
 from pymq.clock import ManualClock
 from pymq.errors import UnreachableError
 from pymq.model.message import MessageQueue
@@ -12,9 +14,10 @@ from pymq.model.route import BrokerData
 from pymq.model.tables import TopicConfig
 from pymq.operations.replica_view import BrokerView
 from pymq.operations.top.rates import Rates
-from pymq.operations.top.sample import BrokerSample, GroupSample, Sample, TopicSample
+from pymq.operations.top.sample import BrokerSample, GroupSample, ReaderSample, Sample, TopicSample
 from pymq.wire.bodies_admin import Connection, ConsumerConnections, TopicLag, TopicOffset
 from pymq.wire.bodies_route import ClusterInfo
+from pymq.wire.bodies_rows import GroupLag, GroupMembers, TopicEnds, TopicReaders
 
 
 def sample(at_ms: int, *, put: int = 0, end: int = 0, committed: int = 0, lag: int = 0, **names: str) -> Sample:
@@ -28,10 +31,15 @@ def sample(at_ms: int, *, put: int = 0, end: int = 0, committed: int = 0, lag: i
             BrokerSample(slave, at_ms, 0, 0, 100 * put - 50, 0.5),
         ],
         {(topic, "broker-a"): TopicSample(at_ms, end, 7), ("TBW102", "broker-a"): TopicSample(at_ms, 0, 0)},
-        {(group, topic, "broker-a"): GroupSample(at_ms, committed, lag, 90_000 if lag else 0)},
+        {(topic, "broker-a"): ReaderSample(at_ms, TopicReaders(groups=1, lag=lag, committed=committed, offsets=1))},
+        {(group, "broker-a"): GroupSample(at_ms, group_row(committed, lag), 90_000 if lag else 0)},
         {group: 2},
         frozenset({"TBW102"}),
     )
+
+
+def group_row(committed: int, lag: int, offsets: int = 1) -> GroupLag:
+    return GroupLag(topics=1, lag=lag, committed=committed, offsets=offsets)
 
 
 def rates(*samples: Sample) -> Rates:
@@ -42,9 +50,17 @@ def rates(*samples: Sample) -> Rates:
 
 
 class Brokers:
-    """The parts of an Admin that a sampler uses: one master with topics, and a slave that does not answer."""
+    """The parts of an Admin that a sampler uses: one master with topics, and a slave that does not answer.
+
+    The master gives no rows, unless ``given`` has them; ``row_requests`` names those that it was asked for.
+    """
 
     def __init__(self, topic_count: int = 3) -> None:
+        self.rows = SimpleNamespace(
+            **{name: partial(self._give_rows, name) for name in ("ends", "lags", "readers", "members")}
+        )
+        self.given: dict[str, Any] = {}
+        self.row_requests: list[str] = []
         self.unreached: dict[str, str] = {}
         self.asked: list[str] = []
         self.end = 0
@@ -59,6 +75,23 @@ class Brokers:
         self.groups = SimpleNamespace(
             connections=self._connections, configs=self._group_configs, topic_lags_at=self._lags
         )
+
+    async def _give_rows(self, name: str, address: str, **_: Any) -> Any:
+        self.row_requests.append(name)
+        given = self.given.get(name)
+        if isinstance(given, Exception):
+            raise given
+        return given
+
+    def give_rows(self, *, lag: int = 0, committed: int = 0, consumed_ms: int | None = 0) -> None:
+        """Answer as a PyMQ broker does: topic t0 and group g with two members."""
+        sums: dict[str, Any] = {"lag": lag, "committed": committed, "offsets": 2}
+        self.given = {
+            "ends": Rows(t0=TopicEnds(queues=2, end=self.end, stored=self.end)),
+            "lags": Rows(g=GroupLag(topics=1, consumed_ms=consumed_ms, **sums), TOOLS_CONSUMER=GroupLag(topics=1)),
+            "readers": Rows(t0=TopicReaders(groups=1, **sums)),
+            "members": Rows(g=GroupMembers(members=2)),
+        }
 
     async def _info(self) -> ClusterInfo:
         data = BrokerData(cluster="east", broker_name="a", broker_addrs={0: "h:1", 1: "h:2"})

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pymq.operations.top.rates import HISTORY_LENGTH
-from tests.operations.top.sampled import rates, sample
+from pymq.operations.top.sample import GroupSample
+from pymq.wire.bodies_rows import GroupLag
+from tests.operations.top.sampled import group_row, rates, sample
 
 
 def test_rates_are_differences_over_time() -> None:
@@ -33,6 +35,26 @@ def test_a_restarted_broker_counts_from_zero_and_a_group_moved_back_consumes_not
     assert found.groups()[0]["out"] == 0
     found.add(sample(3000, put=40, committed=50))
     assert (found.brokers()[0]["in"], found.groups()[0]["out"]) == (10, 10)
+
+
+def test_an_offset_that_is_new_was_not_consumed_meanwhile() -> None:
+    """A group that begins at the end of a topic, or gets another one's offsets, has no rate for a moment."""
+    before, after, last = sample(1000, committed=100), sample(2000, committed=0), sample(3000, committed=0)
+    after.groups["billing", "broker-a"] = GroupSample(2000, group_row(1_000_100, 0, offsets=2), 0)
+    last.groups["billing", "broker-a"] = GroupSample(3000, group_row(1_000_150, 0, offsets=2), 0)
+    found = rates(before, after)
+    assert found.groups()[0]["out"] is None
+    found.add(last)
+    assert found.groups()[0]["out"] == 50
+
+
+def test_unknown_figures_stay_unknown() -> None:
+    some = sample(1000, lag=5)
+    row = GroupLag(topics=3, lag=0, unknown_queues=1)
+    some.groups = {("billing", name): GroupSample(1000, row, None) for name in ("broker-a", "broker-b")}
+    some.members["billing"] = None
+    (group,) = rates(some).groups()
+    assert [group[name] for name in ("members", "topics", "lag", "behind_ms")] == [None] * 4
 
 
 def test_trends_hold_the_newest_rates_and_end_with_their_topic() -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+from pymq.client.admin.rows import Rows
 from pymq.clock import ManualClock
+from pymq.errors import UnreachableError
 from pymq.operations.asking.retried import RETRY_AFTER_MS
-from pymq.operations.top.sample import LISTED_EVERY_MS, GroupSample, Sample, Sampler, TopicSample
+from pymq.operations.top.sample import GroupSample, ReaderSample, Sample, Sampler, TopicSample
+from pymq.wire.bodies_rows import GroupLag, TopicReaders
 from tests.operations.top.sampled import Brokers
 
 
@@ -18,8 +21,46 @@ def test_a_sample_adds_queues_up_and_keeps_what_a_silent_broker_does_not_answer(
     master, slave = found.brokers
     assert (master.put, master.got, master.disk, slave.error) == (100, None, None, "no answer")
     assert found.topics["t1", "a"] == TopicSample(0, 100, 100)
-    assert found.groups == {("g", "t0", "a"): GroupSample(0, 100, 100, 999_999)}, "no system group, no unused retries"
+    row = GroupLag(topics=1, lag=100, committed=100, offsets=None, consumed_ms=1, names=["t0"])
+    assert found.groups == {("g", "a"): GroupSample(0, row, 999_999)}, "no system group"
+    readers = TopicReaders(groups=1, lag=100, committed=100, offsets=None, names=["g"])
+    assert found.readers["t0", "a"] == ReaderSample(0, readers)
     assert found.members == {"g": 2}
+
+
+def test_a_broker_that_gives_rows_is_asked_for_nothing_else() -> None:
+    admin = Brokers()
+    admin.end = 100
+    admin.give_rows(lag=5, committed=95, consumed_ms=admin.clock.now_ms() - 700)
+    sampler = Sampler(admin, admin.clock)  # type: ignore[arg-type]
+    found = asyncio.run(sampler.sample())
+    assert found.topics == {("t0", "a"): TopicSample(0, 100, 100)}
+    assert {name: (at.row.lag, at.age_ms) for name, at in found.groups.items()} == {("g", "a"): (5, 700)}
+    assert found.readers["t0", "a"].row.groups == 1 and found.members == {"g": 2}
+    assert admin.row_requests == ["ends", "lags", "readers", "members"]
+    assert not admin.asked and not admin.asked_groups
+
+
+def test_what_a_broker_does_not_answer_stays_as_it_was() -> None:
+    admin = Brokers()
+    admin.give_rows(lag=5)
+    sampler = Sampler(admin, admin.clock)  # type: ignore[arg-type]
+    first = asyncio.run(sampler.sample())
+    admin.clock.advance(1000)
+    admin.given = dict.fromkeys(admin.given, UnreachableError("no answer"))
+    second = asyncio.run(sampler.sample())
+    assert (second.topics, second.readers, second.members) == (first.topics, first.readers, first.members)
+    assert second.groups["g", "a"].at_ms == 0, "it shows how old it is"
+
+
+def test_members_that_may_not_be_seen_are_unknown() -> None:
+    admin = Brokers()
+    admin.give_rows(lag=5)
+    admin.given["members"] = Rows()
+    sampler = Sampler(admin, admin.clock)  # type: ignore[arg-type]
+    assert asyncio.run(sampler.sample()).members == {"g": 0}
+    admin.given["members"].withheld = True
+    assert asyncio.run(sampler.sample()).members == {"g": None}
 
 
 def test_a_broker_that_hangs_does_not_hold_the_others_up() -> None:
@@ -33,36 +74,6 @@ def test_a_broker_that_hangs_does_not_hold_the_others_up() -> None:
     sampler = Sampler(admin, ManualClock(), answer_time_max_s=0.05)  # type: ignore[arg-type]
     found = asyncio.run(sampler.sample())
     assert [(one.put, one.error) for one in found.brokers] == [(1, ""), (None, "no answer within 0.05 s")]
-
-
-def test_places_of_groups_take_turns_and_the_others_keep_theirs() -> None:
-    """The first sample asks for all; later ones end after a time, and the next goes on there."""
-    admin = Brokers()
-    admin.group_names, admin.answer_ms, admin.end = [f"g{number}" for number in range(6)], 150, 100
-    sampler = Sampler(admin, admin.clock)  # type: ignore[arg-type]
-    first = asyncio.run(sampler.sample())
-    assert (sorted({group for group, _, _ in first.groups}), admin.asked_groups) == (admin.group_names,) * 2
-    admin.asked_groups, admin.end = [], 200
-    second = asyncio.run(sampler.sample())
-    assert admin.asked_groups == ["g0", "g1", "g2", "g3"], "two at once, until 400 ms are over"
-    assert [at.committed for _, at in sorted(second.groups.items())] == [200] * 4 + [100] * 2
-    admin.asked_groups = []
-    asyncio.run(sampler.sample())
-    assert admin.asked_groups == ["g4", "g5", "g0", "g1"]
-    admin.group_names = ["g5"]
-    admin.clock.advance(LISTED_EVERY_MS)
-    assert {group for group, _, _ in asyncio.run(sampler.sample()).groups} == {"g5"}, "deleted groups are gone"
-
-
-def test_requests_for_topics_are_bounded_and_take_turns() -> None:
-    admin, clock = Brokers(topic_count=5), ManualClock()
-    sampler = Sampler(admin, clock, requests_max=2)  # type: ignore[arg-type]
-    sizes = []
-    for _ in range(4):
-        sizes.append(len(asyncio.run(sampler.sample()).topics))
-        clock.advance(1000)
-    assert admin.asked == ["t0", "t1", "t2", "t3", "t4", "t0", "t1", "t2"]
-    assert sizes == [2, 4, 5, 5]
 
 
 def test_two_callers_at_once_get_one_sample() -> None:

@@ -1,0 +1,80 @@
+"""Rows of one master, from a few requests or in turns; what it does not answer stays as it was."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pymq.client.admin.rows import Rows
+from pymq.clock import ManualClock
+from pymq.operations.top.broker_tables import LISTED_EVERY_MS, Dated
+from pymq.operations.top.sample import Sampler
+from pymq.wire.bodies_rows import GroupLag
+from tests.operations.top.sampled import Brokers, rates
+
+
+def test_rows_know_when_they_came() -> None:
+    table: Dated[int] = Dated()
+    assert not table.is_whole
+    table.replace({"a": 1, "b": 2}, 5)
+    table.put("b", 3, 7)
+    assert (table, table.at_ms) == ({"a": 1, "b": 3}, {"a": 5, "b": 7})
+    table.keep(["b", "c"])
+    assert (table, table.at_ms) == ({"b": 3}, {"b": 7})
+
+
+def test_times_that_a_row_does_not_have_are_asked_for_in_turn() -> None:
+    admin = Brokers()
+    admin.end = 100
+    names = [f"g{number}" for number in range(5)]
+    admin.give_rows()
+    admin.given["lags"] = Rows((name, GroupLag(topics=1, lag=5, offsets=1)) for name in names)
+    sampler = Sampler(admin, admin.clock)  # type: ignore[arg-type]
+    ages = []
+    for _ in range(3):
+        found = asyncio.run(sampler.sample())
+        ages.append(sum(at.age_ms is not None for at in found.groups.values()))
+        admin.clock.advance(1000)
+    assert ages == [2, 4, 5], "two groups a sample, the others keep their times"
+    assert admin.asked_groups == ["g0", "g1", "g2", "g3", "g4", "g0"]
+    assert [row["behind_ms"] is None for row in rates(found).groups()] == [False] * 5
+
+
+def test_a_broker_without_rows_is_asked_for_them_now_and_then() -> None:
+    admin = Brokers()
+    sampler = Sampler(admin, admin.clock)  # type: ignore[arg-type]
+    for _ in range(3):
+        asyncio.run(sampler.sample())
+    assert len(admin.row_requests) == 4
+    admin.clock.advance(LISTED_EVERY_MS)
+    asyncio.run(sampler.sample())
+    assert len(admin.row_requests) == 8
+
+
+def test_places_of_groups_take_turns_and_the_others_keep_theirs() -> None:
+    """The first sample asks for all; later ones end after a time, and the next goes on there."""
+    admin = Brokers()
+    admin.group_names, admin.answer_ms, admin.end = [f"g{number}" for number in range(6)], 150, 100
+    sampler = Sampler(admin, admin.clock)  # type: ignore[arg-type]
+    first = asyncio.run(sampler.sample())
+    assert (sorted({group for group, _ in first.groups}), admin.asked_groups) == (admin.group_names,) * 2
+    admin.asked_groups, admin.end = [], 200
+    second = asyncio.run(sampler.sample())
+    assert admin.asked_groups == ["g0", "g1", "g2", "g3"], "two at once, until 400 ms are over"
+    assert [at.row.committed for _, at in sorted(second.groups.items())] == [200] * 4 + [100] * 2
+    admin.asked_groups = []
+    asyncio.run(sampler.sample())
+    assert admin.asked_groups == ["g4", "g5", "g0", "g1"]
+    admin.group_names = ["g5"]
+    admin.clock.advance(LISTED_EVERY_MS)
+    assert {group for group, _ in asyncio.run(sampler.sample()).groups} == {"g5"}, "deleted groups are gone"
+
+
+def test_requests_for_topics_are_bounded_and_take_turns() -> None:
+    admin, clock = Brokers(topic_count=5), ManualClock()
+    sampler = Sampler(admin, clock, requests_max=2)  # type: ignore[arg-type]
+    sizes = []
+    for _ in range(4):
+        sizes.append(len(asyncio.run(sampler.sample()).topics))
+        clock.advance(1000)
+    assert admin.asked == ["t0", "t1", "t2", "t3", "t4", "t0", "t1", "t2"]
+    assert sizes == [2, 4, 5, 5]
