@@ -18,6 +18,7 @@ from urllib.request import urlopen
 from bench import process
 from bench.cases import QUEUES, Figure
 from bench.pending_timers import pending_timers
+from bench.rows import rows
 from bench.standalone import PyMQBroker
 from bench.tables import ask_all
 from tests.hostile.harness import MIB, PULL, V2, Health, Peer, ask
@@ -55,10 +56,11 @@ class ScaleSizes:
     scraped_groups: int = 50
     beating: int = 1_000
     pending_timers: int = 10_000_000
+    listed_topics: int = 1_000
 
 
 FULL_SCALE = ScaleSizes()
-QUICK_SCALE = ScaleSizes(1_000, 500, 200, 20, 200, 100_000)
+QUICK_SCALE = ScaleSizes(1_000, 500, 200, 20, 200, 100_000, 100)
 
 
 @dataclass(slots=True)
@@ -235,6 +237,12 @@ def scrape(bench: ScaleBench) -> list[Figure]:
     ]
 
 
+def all_rows(bench: ScaleBench) -> list[Figure]:
+    """Measures questions about all topics and groups at once: 1,000 topics of 8 queues, 50 groups."""
+    with bench.broker("rows") as server:
+        return rows(server, bench.sizes.listed_topics, bench.sizes.scraped_groups)
+
+
 def timers(bench: ScaleBench) -> list[Figure]:
     """Measures a broker on which 10 million timers wait."""
     with bench.broker("timers") as server:
@@ -288,5 +296,6 @@ SCALE_CASES: dict[str, Callable[[ScaleBench], list[Figure]]] = {
     "many-topics": many_topics,
     "many-consumers": many_consumers,
     "pending-timers": timers,
+    "rows": all_rows,
     "scrape": scrape,
 }

@@ -23,6 +23,8 @@ PULL_COUNT = sized(20_000, 100_000)
 PARKED_COUNT = min(100_000, PULL_COUNT)  # parkedPullCountMax; others are answered at once
 # No more pulls than that can be woken, or left, at a time: with a scale it is done again and again.
 ROUND_COUNT = max(1, PULL_COUNT // PARKED_COUNT)
+ROWS_TOPIC_COUNT, ROWS_GROUP_COUNT = sized(100, 1000), 10  # whose rows are asked for
+ROWS_ROUND_COUNT = sized(11, 11)
 DEADLINES_MS = 2_999, 2_999 + sized(1000, 500)
 
 
@@ -206,3 +208,60 @@ def test_an_expression_of_1000_comparisons_is_refused(filtering: Victim) -> None
     with Peer(filtering.broker) as peer:
         refused = peer.call(sql_pull(0, subscription=sql_of(0, 1000)))
     assert refused.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED and "more than 2048 words" in (refused.remark or "")
+
+
+def row_questions(after: str) -> list[bytes]:
+    """Return the questions for rows of all topics and groups, from a place on that the asker made up."""
+    everything = {"pymqAfter": after, "pymqNames": "true", "pymqTimes": "true"}
+    return [
+        ask(202, {"topic": "-", "pymqAll": "true", **everything}),
+        ask(203, {"consumerGroup": "-", "pymqAll": "true", **everything}),
+        *(
+            ask(208, {"consumerGroup": "-", "pymqAll": kind, **everything})
+            for kind in ("groups", "topics", "places", "nonsense", after)
+        ),
+    ]
+
+
+def test_rows_of_all_topics_and_groups_again_and_again() -> None:
+    """Many ask at once, from made-up places of many sizes; wide topics take more than one piece."""
+    wide = {"readQueueNums": "5000", "writeQueueNums": "5000", "perm": "6", "topicFilterType": "SINGLE_TAG"}
+    topic = {"defaultTopic": "TBW102", "topicSysFlag": "0", "order": "false"}
+    places = ["", "\0", "@", "Rows@~", "%RETRY%", "\U0010ffff", "x" * 60_000, "@" * 60_000, "-1", "{}", "null"]
+    with Victim() as victim:
+        with Peer(victim.broker) as good:
+            for number in range(2):
+                assert good.call(ask(17, {"topic": f"Wide{number}", **topic, **wide})).code == 0
+            narrow = [ask(310, {**V2, "b": f"Rows{number}"}, b"x") for number in range(ROWS_TOPIC_COUNT)]
+            commits = [
+                ask(
+                    15,
+                    {"topic": f"Rows{number}", "consumerGroup": f"Group{group}", "queueId": "0", "commitOffset": "1"},
+                )
+                for group in range(ROWS_GROUP_COUNT)
+                for number in range(ROWS_TOPIC_COUNT)
+            ]
+            for group in range(ROWS_GROUP_COUNT):
+                assert good.call(ask(200, body=b'{"groupName":"Group%d"}' % group)).code == 0
+            for frames in (narrow, commits):
+                for at in range(0, len(frames), 100):
+                    good.send(b"".join(frames[at : at + 100]))
+                    assert all((good.receive() or Command(1)).code == 0 for _ in frames[at : at + 100])
+        with Health(victim.broker, ask(310, {**V2, "b": "Rows0"}, b"x")) as health:
+            codes: set[int] = set()
+
+            def attack(begin: int) -> None:
+                with Peer(victim.broker) as peer:
+                    for at in range(ROWS_ROUND_COUNT):
+                        for question in row_questions(places[(begin + at) % len(places)]):
+                            codes.add(peer.call(question).code)
+
+            threads = [threading.Thread(target=attack, args=(number,)) for number in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(300)
+        assert codes <= {0, ResponseCode.INVALID_PARAMETER, ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.SYSTEM_BUSY}
+        assert 0 in codes
+        assert_short_turns(victim)
+        health.assert_served()

@@ -17,6 +17,8 @@ from pymq.broker.metadata.auth_manager import AuthManager
 from pymq.broker.pop.pop_polls import PopPolls
 from pymq.broker.replication.master.ha_service import HaService
 from pymq.broker.replication.peer_proof import PeerProof
+from pymq.broker.report.group_rows import GroupRows
+from pymq.broker.report.row_pages import Sight
 from pymq.config import security as config_security
 from pymq.model import access as model
 from pymq.security import acl_5x, addresses, audit, plain_acl, policies, sender_limits, signature
@@ -307,6 +309,41 @@ BUGS = [
         "a look-up by id does not check the topic",
         Text(QueryHandlers.by_id, "request.check_found_topic(name)", "pass"),
         (f"{_BROKER}.test_a_look_up_by_id_needs_the_topic_that_is_found",),
+    ),
+    Bug(
+        "rows of all topics have topics that the sender may not see",
+        Seam(Sight.topic, gives(True)),
+        ("test_topic_rows.test_a_user_gets_the_topics_that_the_single_request_gives",),
+    ),
+    Bug(
+        "rows of all groups have groups that the sender may not see",
+        Seam(Sight.lag, gives(True)),
+        ("test_group_rows.test_a_user_gets_the_groups_that_the_single_requests_give",),
+    ),
+    Bug(
+        "members of any group are counted for any user",
+        Seam(Sight.members, gives(True)),
+        ("test_member_rows.test_a_user_gets_the_groups_that_the_single_request_gives",),
+    ),
+    Bug(
+        "a sender who may see no row gets an empty answer",
+        Seam(Sight.check, does_nothing),
+        ("test_topic_rows.test_a_user_gets_the_topics_that_the_single_request_gives",),
+    ),
+    Bug(
+        "rows of topics are those of groups that the sender may not see",
+        Text(GroupRows._is_read, "group in groups", "group"),
+        ("test_group_rows.test_the_place_of_a_page_names_nothing_that_the_sender_may_not_see",),
+    ),
+    Bug(
+        "any user may ask for a single topic's ends",
+        Text(wire.unless_all, "if header.pymq_all", "if True"),
+        ("test_topic_rows.test_the_single_request_still_needs_its_topic",),
+    ),
+    Bug(
+        "a user without a right that was taken away still sees rows",
+        Text(Admitted.may, "self.gatekeeper.guard", "self.guard"),
+        ("test_gatekeeper.test_rights_of_this_moment_decide_about_a_row",),
     ),
     Bug(
         "a message of any topic is sent back",

@@ -7,6 +7,7 @@ import pytest
 from pymq.broker import row_access
 from pymq.clock import ManualClock
 from pymq.errors import Refusal
+from pymq.model.access import Action, topic_need
 from pymq.security.addresses import parse_address
 from pymq.security.gatekeeper import Admitted, Gatekeeper, OpenRequests
 from pymq.security.guard import BOTH, Checks, Guard
@@ -129,3 +130,14 @@ def test_an_unproven_identity_stays_unproven_when_users_change() -> None:
     found = admitted(gatekeeper(checks=Checks(proof=False)), "root", WRONG).identity
     again = USERS.still(found, parse_address("127.0.0.1"))
     assert again is not None and not again.is_proven and not again.is_administrator
+
+
+def test_rights_of_this_moment_decide_about_a_row() -> None:
+    gate = gatekeeper()
+    sender = admitted(gate, "ada", SECRET)
+    need = topic_need("T", Action.SUB)
+    assert sender.may(need) and not sender.may(topic_need("other", Action.SUB))
+    gate.replace(Guard(USERS, Policies(), CLUSTER))
+    assert not sender.may(need), "the right was taken away while the answer was made"
+    free = gatekeeper(free={INFO})
+    assert admitted(free, "ada", SECRET).may(topic_need("other", Action.SUB)), "the request needs no right"

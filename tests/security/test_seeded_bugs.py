@@ -15,6 +15,7 @@ from tests.broker.fast import test_secured
 from tests.broker.handlers import test_auth, test_replies
 from tests.broker.metadata import test_auth_manager
 from tests.broker.replication.master import test_ha_proof
+from tests.broker.report import test_group_rows, test_member_rows, test_topic_rows
 from tests.broker.transactions import test_check_permission
 from tests.filterserver import test_filter_audit
 from tests.model import test_access
@@ -54,10 +55,12 @@ MODULES = {
         test_check_permission,
         test_filter_audit,
         test_gatekeeper,
+        test_group_rows,
         test_guard,
         test_ha_proof,
         test_identities,
         test_made_by_users,
+        test_member_rows,
         test_plain_acl,
         test_policies,
         test_replies,
@@ -66,6 +69,7 @@ MODULES = {
         test_security,
         test_sender_limits,
         test_signature,
+        test_topic_rows,
         test_user_table,
     )
 }
@@ -89,14 +93,16 @@ def _run(suite: str) -> None:
         follow(module, patch)
         for arguments in _arguments(getattr(module, name)):
             with tempfile.TemporaryDirectory() as directory:
-                getattr(module, name)(*_fixtures(getattr(module, name), Path(directory)), *arguments)
+                getattr(module, name)(*_fixtures(getattr(module, name), Path(directory), patch), *arguments)
 
 
-def _fixtures(test: Callable[..., Any], directory: Path) -> Iterator[object]:
+def _fixtures(test: Callable[..., Any], directory: Path, patch: pytest.MonkeyPatch) -> Iterator[object]:
     """Yield the fixtures that a test begins with."""
     for name in inspect.signature(test).parameters:
         if name == "tmp_path":
             yield directory
+        elif name == "monkeypatch":
+            yield patch
         elif name == "audited":
             yield test_audit.Audited(directory / "audit")
 

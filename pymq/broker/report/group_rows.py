@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pymq.store.store import MessageStore
 
 PLACES_A_PAGE: Final = 20_000  # queues of groups; a page ends with the topic that brings it there
-TIMED_QUEUES_MAX: Final = 16_384  # in which a page looks for the oldest messages: some 50 ms
+TIMED_QUEUES_MAX: Final = 2048  # in which a page looks for the oldest messages: some 100 ms when their files are closed
 GROUPS_AT_ONCE: Final = 256  # of a topic, that are summed before the next rest
 INVISIBLE_AT_ONCE: Final = 500
 _SEPARATOR = "@"  # between group and topic in the place of a page; no name has it

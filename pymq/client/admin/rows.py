@@ -150,12 +150,18 @@ class RowAdmin:
             found.withheld = found.withheld or page.pymq_withheld
             if page.pymq_next is None:
                 return found
-            if after is not None and page.pymq_next <= after:
+            if after is not None and _place(page.pymq_next) <= _place(after):
                 break
             after = page.pymq_next
         raise RefusedError(
             ResponseCode.SYSTEM_ERROR, f"its pages do not end: after {len(found)} rows there are still more", address
         )
+
+
+def _place(text: str) -> tuple[str, str]:
+    """Return the group and topic where a page ends, or the one name: pages come in the order of these."""
+    name, _, topic = text.partition("@")
+    return name, topic
 
 
 def added_up(tables: Iterable[Rows[SumT]]) -> Rows[SumT]:

@@ -33,7 +33,7 @@ from pymq.wire.bodies_rows import (
 LISTED_EVERY_MS = 10_000  # the names of topics and groups: long answers
 REQUESTS_MAX = 400  # for topics, and as many for places and for members, of one sample
 PLACES_TIME_MAX_MS = 400  # how long a sample asks for places; the first asks for all that it may
-TIMED_AT_ONCE = 2  # groups that are far behind, whose times a sample asks for in turn
+TIMED_EVERY_MS = 10_000  # a group that is behind in too many queues for a row: the answer may cost a broker 0.4 s
 
 T = TypeVar("T")
 RowT = TypeVar("RowT")
@@ -83,6 +83,7 @@ class BrokerTables:
         self._topic_names: list[str] = []
         self._group_names: list[str] = []
         self._lags: dict[str, dict[str, TopicLag]] = {}
+        self._timed_at_ms: int | None = None
         self._consumed_ms: dict[str, int] = {}  # of groups that are behind in too many queues for a row
         self._topic_turn, self._place_turn, self._member_turn, self._time_turn = _Turn(), _Turn(), _Turn(), _Turn()
 
@@ -130,9 +131,12 @@ class BrokerTables:
         return True
 
     async def _ask_for_times(self) -> None:
-        """Ask for the times of the next groups that are behind in too many queues for a row."""
+        """Ask for the times of the next group that is behind in too many queues for a row, when it is time."""
         far = [name for name, row in self.groups.items() if row.lag and row.consumed_ms is None]
-        for group in self._time_turn.next(far, TIMED_AT_ONCE):
+        now_ms = self._clock.monotonic_ms()
+        is_time = self._timed_at_ms is None or now_ms - self._timed_at_ms >= TIMED_EVERY_MS
+        for group in self._time_turn.next(far, 1) if is_time else ():
+            self._timed_at_ms = now_ms
             lags = await or_none(self._admin.groups.topic_lags_at(self._target.address, group, with_times=True))
             if lags is not None:
                 self._consumed_ms[group] = group_lag(lags, with_times=True).consumed_ms or 0

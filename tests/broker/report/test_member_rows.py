@@ -8,19 +8,24 @@ from pymq.broker.report import row_pages
 from pymq.wire.bodies_rows import EVERY_ROW, GroupMembers
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
+from tests.broker.handlers.test_clients import beat
 from tests.broker.report.rows import as_user, join, members, world_of
 from tests.broker.world import Caller, World
 from tests.security.test_policies import custom, entry
 
 
-@pytest.fixture
-def world() -> World:
-    """Two members of g1 that subscribe differently, one of g2; g0 is off-line."""
+def connected_world() -> World:
+    """Return a broker with two members of g1 that subscribe differently, and one of g2; g0 is off-line."""
     world = world_of()
     join(world, "one", "g1", "t0")
     join(world, "second", "g1", "t1")
     join(world, "another", "g2", "t0")
     return world
+
+
+@pytest.fixture
+def world() -> World:
+    return connected_world()
 
 
 def test_connected_groups_have_a_row(world: World) -> None:
@@ -35,15 +40,9 @@ def test_connected_groups_have_a_row(world: World) -> None:
 def test_a_client_of_two_connections_counts_once(world: World) -> None:
     join(world, "one", "g2", "t0")
     again = Caller(world, address="127.0.0.1:7000")
-    again.ok(Code.HEART_BEAT, _beat_of("one", "g2"))
+    again.ok(Code.HEART_BEAT, beat("one", "g2", "t0"))
     found = members(Caller(world), pymqNames="true").pymq_members
     assert found is not None and (found["g2"].members, found["g2"].names) == (2, ["another", "one"])
-
-
-def _beat_of(client_id: str, group: str) -> bytes:
-    from tests.broker.handlers.test_clients import beat
-
-    return beat(client_id, group, "t0")
 
 
 def test_ids_are_left_out_where_there_is_no_room(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,7 +52,8 @@ def test_ids_are_left_out_where_there_is_no_room(world: World, monkeypatch: pyte
     assert (found["g2"].members, found["g2"].names) == (1, None)
 
 
-def test_a_user_gets_the_groups_that_the_single_request_gives(world: World) -> None:
+def test_a_user_gets_the_groups_that_the_single_request_gives() -> None:
+    world = connected_world()
     page = members(as_user(world, custom(entry("Group:g2", "Get"))))
     assert (list(page.pymq_members or ()), page.pymq_withheld) == (["g2"], True)
     for policy in (custom(), custom(entry("Topic:*")), custom(entry("Group:g0", "Get")), None):

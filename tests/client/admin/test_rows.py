@@ -57,9 +57,10 @@ def test_pages_are_asked_until_the_last() -> None:
 def test_places_of_a_group_may_lie_in_two_pages() -> None:
     row = '{"ends":[1],"committed":[null],"pulled":[null]}'
     first = f'{{"pymqPlaces":{{"g":{{"a":{row}}}}},"pymqNext":"g@a"}}'.encode()
-    last = f'{{"pymqPlaces":{{"g":{{"b":{row}}}}},"pymqNext":null}}'.encode()
-    found = asyncio.run(Pages(first, last).rows.places("b"))
-    assert found is not None and sorted(found["g"]) == ["a", "b"]
+    second = f'{{"pymqPlaces":{{"g":{{"b":{row}}},"g1":{{"a":{row}}}}},"pymqNext":"g1@a"}}'.encode()
+    last = f'{{"pymqPlaces":{{"g1":{{"b":{row}}}}},"pymqNext":null}}'.encode()
+    found = asyncio.run(Pages(first, second, last).rows.places("b"))
+    assert found is not None and sorted(found["g"]) == sorted(found["g1"]) == ["a", "b"]
 
 
 @pytest.mark.parametrize(
