@@ -133,6 +133,41 @@ def test_groups_and_lag(pymq: Pymq, topic: str) -> None:
     assert json.loads(pymq.ok("group", "describe", group, "-o", "json"))["filters"] == []
 
 
+def test_rows_of_all_topics_and_groups_come_from_single_requests(pymq: Pymq, topic: str, apache: ApacheServer) -> None:
+    """Apache's broker knows no requests for all rows, and answers them as questions about a name that is not there."""
+    group = f"{topic}-rows"
+    pymq.ok("group", "create", group, "-c", CLUSTER)
+    pymq.ok("send", topic, stdin="one\ntwo\nthree\n")
+    probe.wait_for_messages(apache.broker, topic, 3)
+    pymq.ok("tail", topic, "--group", group, "--commit", "--from", "start", "--no-follow", "-o", "raw")
+    pymq.ok("send", topic, "four")
+    probe.wait_for_messages(apache.broker, topic, 4)
+
+    async def work() -> None:
+        async with Admin(apache.namesrv) as admin:
+            questions = (admin.rows.ends, admin.rows.lags, admin.rows.readers, admin.rows.places, admin.rows.members)
+            assert [await ask(apache.broker) for ask in questions] == [None] * 5
+            ends = (await admin.topics.all_ends())[topic][BROKER_NAME]
+            assert (ends.end, ends.stored) == (4, 4) and ends.last_ms is not None
+            lags = (await admin.groups.all_lags())[group]
+            assert (lags.topics, lags.lag, lags.committed, lags.invisible, lags.waiting_since_ms) == (
+                1,
+                1,
+                3,
+                None,
+                None,
+            )
+            readers = (await admin.groups.all_readers())[topic]
+            assert (readers.groups, readers.lag) == (1, 1)
+            assert group not in await admin.groups.all_member_counts()
+            places = (await admin.instances.positions())[group]
+            assert sum(place.lag or 0 for place in places.values()) == 1
+
+    asyncio.run(work())
+    [listed] = [row for row in pymq.json("group", "list") if row["group"] == group]
+    assert (listed["members"], listed["lag"], listed["invisible"]) == (0, 1, None)
+
+
 def test_the_lag_of_a_group_that_pops(pymq: Pymq, topic: str, apache: ApacheServer) -> None:
     group = f"{topic}-pops"
     pymq.ok("group", "create", group, "-c", CLUSTER)

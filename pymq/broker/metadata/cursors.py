@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from itertools import islice, takewhile
 from typing import Any
 
@@ -181,6 +181,13 @@ class CursorManager(OftenChangedTable):
         if self._resets:
             return {queue_id: self._resets.get((topic, group, queue_id), at) for queue_id, at in queues.items()}
         return queues
+
+    def committed_by(self, groups: Iterable[str], topic: str) -> list[Mapping[int, int]]:
+        """Return :meth:`committed_in` for each of the groups, in their order."""
+        if self._resets:
+            return [self.committed_in(group, topic) for group in groups]
+        offsets = self._offsets
+        return [offsets.get((topic, group), _NONE) for group in groups]
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Move a group as an operator asks. The answer to its next pull of the queue is PULL_OFFSET_MOVED.

@@ -124,9 +124,11 @@ class OffsetTable:
 def read_offsets(table: Any) -> Offsets:
     """Return by (topic, group) what a saved ``offsetTable`` holds by ``topic@group``."""
     offsets = {}
+    known: dict[str, str] = {}  # each name once: 50 groups of 1,000 topics have 100,000 of them
     for key, queues in (table or {}).items():
         topic, _, group = key.partition(_SEPARATOR)
         if topic and group and _SEPARATOR not in group:
+            topic, group = known.setdefault(topic, topic), known.setdefault(group, group)
             offsets[topic, group] = {q: at for q, at in read_numbers(queues).items() if q >= 0 and at >= 0}
     return offsets
 

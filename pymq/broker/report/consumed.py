@@ -115,7 +115,7 @@ class Consumed:
         total = 0
         for ids in pieces(topic):
             committed = self._cursors.committed_in(group, topic.topic_name)
-            _, pulled = self._cursors.places(group, topic.topic_name)
+            _, pulled = self._cursors.places(group, topic.topic_name)  # in memory only: empty after a start
             total += sum(
                 max(at, pulled.get(queue_id, at)) for queue_id in ids if (at := committed.get(queue_id, -1)) >= 0
             )

@@ -29,8 +29,9 @@ INVISIBLE_AT_ONCE: Final = 500
 _SEPARATOR = "@"  # between group and topic in the place of a page; no name has it
 _ABOVE_TOPICS = "~"  # above every topic's name
 
-# Takes the topic, the group and what it has left in a piece of the topic's queues. The first piece begins at queue 0.
-Take = Callable[[TopicConfig, str, Behind, range], None]
+Found = list[tuple[int, int, int, int]]  # the members of a Behind, of many groups
+# Takes a topic, a piece of its queues, groups, and what each of them has left there. The first piece begins at queue 0.
+Take = Callable[[TopicConfig, range, list[str], Found], None]
 
 
 class _GroupSum:
@@ -41,7 +42,7 @@ class _GroupSum:
     def __init__(self) -> None:
         self.lag = self.committed = self.offsets = self.unknown_queues = self.invisible = 0
         self.names: list[str] = []
-        self.behind: list[TopicConfig] = []
+        self.behind: dict[str, TopicConfig] = {}
         self.behind_queues = 0
 
 
@@ -96,19 +97,21 @@ class GroupRows:
         sums = {group: _GroupSum() for group in page.names}
         with_times = bool(header.pymq_times)
 
-        def take(topic: TopicConfig, group: str, found: Behind, ids: range) -> None:
-            row = sums[group]
-            row.lag += found.lag
-            row.committed += found.committed
-            row.offsets += found.offsets
-            if not topic.topic_name.startswith(RETRY_PREFIX):
-                row.unknown_queues += found.unknown_queues
-                if not ids.start:
-                    row.names.append(topic.topic_name)
-            if with_times and found.lag > 0:
-                if not row.behind or row.behind[-1] is not topic:
-                    row.behind.append(topic)
-                row.behind_queues += len(ids)
+        def take(topic: TopicConfig, ids: range, groups: list[str], found: Found) -> None:
+            name = topic.topic_name
+            is_counted, is_first = not name.startswith(RETRY_PREFIX), not ids.start
+            for group, (lag, committed, offsets, unknown) in zip(groups, found, strict=True):
+                row = sums[group]
+                row.lag += lag
+                row.committed += committed
+                row.offsets += offsets
+                if is_counted:
+                    row.unknown_queues += unknown
+                    if is_first:
+                        row.names.append(name)
+                if with_times and lag > 0:
+                    row.behind.setdefault(name, topic)
+                    row.behind_queues += len(ids)
 
         yield from self._visit(self._topics.all(), sums, take)
         yield from self._add_invisible(sums)
@@ -151,7 +154,7 @@ class GroupRows:
             if left < 0:
                 break
             oldest = Oldest()
-            for topic in row.behind:
+            for topic in row.behind.values():
                 oldest = oldest.older((yield from self._consumed.oldest(group, topic)))
                 yield
             if row.behind:
@@ -167,13 +170,11 @@ class GroupRows:
         page = yield from page_of(known, after(header.pymq_after))
         sums: dict[str, _TopicSum] = {}
 
-        def take(topic: TopicConfig, group: str, found: Behind, ids: range) -> None:
-            row = sums.get(topic.topic_name)
-            if row is None:
-                row = sums[topic.topic_name] = _TopicSum()
-            row.behind = row.behind.plus(found)
+        def take(topic: TopicConfig, ids: range, groups: list[str], found: Found) -> None:
+            row = sums.setdefault(topic.topic_name, _TopicSum())
+            row.behind = row.behind.plus(Behind(*map(sum, zip(*found, strict=True))))
             if not ids.start:
-                row.names.append(group)
+                row.names += groups
 
         yield from self._visit(page.names, groups, take)
         names = Names(are_wanted=bool(header.pymq_names))
@@ -246,20 +247,25 @@ class GroupRows:
         All groups of a topic come together, because its ends have to be found once for them.
         """
         subscribers = yield from self._subscribers()
+        connected = {group.name for group in self._clients.consumer_groups()}
         for name in names:
             topic = self._topics.get(name)
             readers = self._cursors.groups_of(name)
             new = set(subscribers.get(name, ())).difference(readers)
-            wanted = [one for one in (*readers, *new) if one in groups and self._consumed.reads(one, name)]
+            wanted = [
+                group
+                for group in (*readers, *new)
+                if group in groups and (group not in connected or self._consumed.reads(group, name))
+            ]
             for ids in pieces(topic) if topic is not None and wanted else ():
                 assert topic is not None
-                yield from self._sum_up(topic, wanted, ids, take)
+                yield from self._sum_up(topic, ids, wanted, take)
             yield
 
-    def _sum_up(self, topic: TopicConfig, groups: list[str], ids: range, take: Take) -> Steps[None]:
+    def _sum_up(self, topic: TopicConfig, ids: range, groups: list[str], take: Take) -> Steps[None]:
         name = topic.topic_name
         for start in range(0, len(groups), GROUPS_AT_ONCE):
+            some = groups[start : start + GROUPS_AT_ONCE]
             queues = QueueEnds(self._store, topic, ids)
-            for group in groups[start : start + GROUPS_AT_ONCE]:
-                take(topic, group, queues.behind(self._cursors.committed_in(group, name)), ids)
+            take(topic, ids, some, queues.behind_each(self._cursors.committed_by(some, name)))
             yield

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -40,9 +40,8 @@ class QueueEnds:
 
     def __init__(self, store: MessageStore, topic: TopicConfig, ids: range) -> None:
         """``ids``: of the queues, one of :func:`pieces`."""
-        name = topic.topic_name
         self.ids = ids
-        self.views = [store.queue_view(name, queue_id) for queue_id in ids]
+        self.views = store.queue_views_of(topic.topic_name, ids)
         self.ends = [0 if view is None else view.max_offset for view in self.views]
         self.total = sum(self.ends)
         self._ids = _as_set(ids)
@@ -50,13 +49,24 @@ class QueueEnds:
 
     def behind(self, committed: Mapping[int, int]) -> Behind:
         """Return what is left of a group with these committed offsets by queue id."""
-        if committed.keys() == self._ids:  # nearly always
-            taken = sum(committed.values())
-            return Behind(self.total - taken, taken, len(committed), 0)
+        return Behind(*self.behind_each([committed])[0])
+
+    def behind_each(self, committed: Iterable[Mapping[int, int]]) -> list[tuple[int, int, int, int]]:
+        """Return :meth:`behind` for each of many groups: a plain tuple, because there are 50,000 of them."""
+        ids, total = self._ids, self.total
+        return [
+            (total - (taken := sum(offsets.values())), taken, len(offsets), 0)
+            if offsets.keys() == ids  # nearly always
+            else self._behind_some(offsets)
+            for offsets in committed
+        ]
+
+    def _behind_some(self, committed: Mapping[int, int]) -> tuple[int, int, int, int]:
+        """Return what is left of a group that has not committed in each of the queues, or in others, too."""
         if self._filled is None:
             self._filled = [view is not None and view.max_offset > view.min_offset for view in self.views]
         if not committed:
-            return Behind(unknown_queues=sum(self._filled))
+            return 0, 0, 0, sum(self._filled)
         lag = taken = count = unknown = 0
         for queue_id, end, is_filled in zip(self.ids, self.ends, self._filled, strict=True):
             offset = committed.get(queue_id)
@@ -66,7 +76,7 @@ class QueueEnds:
                 lag += end - offset
                 taken += offset
                 count += 1
-        return Behind(lag, taken, count, unknown)
+        return lag, taken, count, unknown
 
 
 def pieces(topic: TopicConfig) -> Iterator[range]:

@@ -151,6 +151,11 @@ class QueueTable:
     def get(self, topic: str, queue_id: int) -> AnyQueue | None:
         return self._queues.get((topic, queue_id))
 
+    def get_some(self, topic: str, ids: range) -> list[AnyQueue | None]:
+        """The queues of a topic with these ids, None for one that is not there."""
+        queues = self._queues
+        return [queues.get((topic, queue_id)) for queue_id in ids]
+
     def make(self, topic: str, queue_id: int, *, holds_batches: bool | None = None) -> AnyQueue:
         """The queue, made in memory when it is missing. Its directory is made with its first unit.
 

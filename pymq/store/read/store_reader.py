@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 
 from pymq.store.index.index_service import IndexService
 from pymq.store.integrity.checked_read import read_record, record_store_ms
@@ -99,6 +99,10 @@ class StoreReader:
     def queue_view(self, topic: str, queue_id: int) -> QueueView | None:
         """The offsets and units of one queue; None when it never had a message."""
         return self._queues.get(topic, queue_id)
+
+    def queue_views_of(self, topic: str, ids: range) -> Sequence[QueueView | None]:
+        """Do as :meth:`queue_view` for several queues of one topic."""
+        return self._queues.get_some(topic, ids)
 
     def queue_views(self) -> Iterator[QueueView]:
         """Every queue that has or had messages, as they are at the time of the call."""

@@ -50,3 +50,13 @@ def test_a_file_deleted_by_hand_is_made_again() -> None:
     store.open()
     assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (0, 60)
     assert everything(store) == {("T", 0): [b"%d" % number for number in range(60)]}
+
+
+def test_several_queues_of_a_topic_at_once() -> None:
+    store = make_store(MemoryFiles())
+    store.open()
+    put(store, "T", 1, b"one")
+    put(store, "U", 2, b"of another topic")
+    views = store.queue_views_of("T", range(3))
+    assert views == [None, store.queue_view("T", 1), None]
+    assert store.queue_views_of("T", range(1, 1)) == []
