@@ -18,7 +18,7 @@ from pymq.wire.bodies_admin import ConsumeOffset, ConsumerConnections, TopicLag,
 EVERY_ROW: Final = "-"
 
 # ConsumeStatsHeader.pymq_all
-GROUPS, TOPICS, PLACES = "groups", "topics", "places"
+GROUPS, TOPICS, LAGS, PLACES = "groups", "topics", "lags", "places"
 
 
 class TopicEnds(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
@@ -115,6 +115,22 @@ class TopicReaders(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
         )
 
 
+class PairLag(msgspec.Struct, array_like=True, frozen=True):
+    """How far one group is behind in one topic, as a list: there are many of them."""
+
+    lag: int
+    committed: int
+    unknown_queues: int = 0
+    invisible: int = 0
+
+
+class TopicPairs(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
+    """How far each group that reads one topic is behind there."""
+
+    queues: int
+    groups: dict[str, PairLag]
+
+
 class GroupMembers(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
     """The connected members of one group; ``names`` are their client ids, when asked for.
 
@@ -176,6 +192,12 @@ class ReadersPage(_Page, rename="camel", kw_only=True):
     pymq_readers: dict[str, TopicReaders] | None = None
 
 
+class PairsPage(_Page, rename="camel", kw_only=True):
+    """GET_CONSUME_STATS (208), LAGS: by topic."""
+
+    pymq_lags: dict[str, TopicPairs] | None = None
+
+
 class PlacesPage(_Page, rename="camel", kw_only=True):
     """GET_CONSUME_STATS (208), PLACES: by group and topic."""
 
@@ -196,6 +218,21 @@ def topic_ends(queues: Collection[TopicOffset]) -> TopicEnds:
         stored=sum(at.max_offset - at.min_offset for at in queues),
         last_ms=max((at.last_update_timestamp for at in queues if at.last_update_timestamp > 0), default=None),
     )
+
+
+def lags_by_group(topics: Mapping[str, TopicPairs]) -> dict[str, dict[str, TopicLag]]:
+    """Return the lags by group and topic, without pulled offsets and times."""
+    found: dict[str, dict[str, TopicLag]] = {}
+    for topic, pairs in topics.items():
+        for group, one in pairs.groups.items():
+            found.setdefault(group, {})[topic] = TopicLag(
+                queues=pairs.queues,
+                lag=one.lag,
+                committed=one.committed,
+                invisible=one.invisible,
+                unknown_queues=one.unknown_queues,
+            )
+    return found
 
 
 def topic_readers(lags: Mapping[str, Mapping[str, TopicLag]]) -> dict[str, TopicReaders]:

@@ -218,7 +218,7 @@ def row_questions(after: str) -> list[bytes]:
         ask(203, {"consumerGroup": "-", "pymqAll": "true", **everything}),
         *(
             ask(208, {"consumerGroup": "-", "pymqAll": kind, **everything})
-            for kind in ("groups", "topics", "places", "nonsense", after)
+            for kind in ("groups", "topics", "lags", "places", "nonsense", after)
         ),
     ]
 

@@ -8,11 +8,14 @@ from pymq.wire.bodies_rows import (
     GroupLag,
     GroupMembers,
     GroupPlaces,
+    PairLag,
     TopicEnds,
+    TopicPairs,
     TopicReaders,
     group_lag,
     group_members,
     group_places,
+    lags_by_group,
     topic_ends,
     topic_readers,
 )
@@ -102,3 +105,17 @@ def test_rows_are_made_of_the_answers_about_single_topics_and_groups() -> None:
     assert group_members(online) == GroupMembers(members=2, model="CLUSTERING", differ=None, names=["a", "b"])
     online.pymq_differences = {"t": {"*": 1, "-": 1}}
     assert group_members(online).differ is True
+
+
+def test_pairs_are_sorted_by_group() -> None:
+    pairs = {
+        "t": TopicPairs(queues=8, groups={"g": PairLag(5, 3, 1, 2), "h": PairLag(0, 8)}),
+        "u": TopicPairs(queues=4, groups={"g": PairLag(1, 0)}),
+    }
+    assert lags_by_group(pairs) == {
+        "g": {
+            "t": TopicLag(queues=8, lag=5, committed=3, unknown_queues=1, invisible=2),
+            "u": TopicLag(queues=4, lag=1, committed=0),
+        },
+        "h": {"t": TopicLag(queues=8, lag=0, committed=8)},
+    }

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pymq.broker.report.consumed import Consumed, Invisible, Oldest
 from pymq.broker.report.queue_ends import Behind, QueueEnds, pieces
-from pymq.broker.report.row_pages import Names, Sight, after, page_of, seen
+from pymq.broker.report.row_pages import Names, Page, Sight, after, page_of, seen
 from pymq.errors import Refusal
 from pymq.model.names import RETRY_PREFIX
 from pymq.model.tables import TopicConfig
 from pymq.wire.admin_text import encode_table_in_steps
-from pymq.wire.bodies_rows import GROUPS, PLACES, TOPICS, GroupLag, GroupPlaces, TopicReaders
+from pymq.wire.bodies_rows import GROUPS, LAGS, PLACES, TOPICS, GroupLag, GroupPlaces, PairLag, TopicPairs, TopicReaders
 from pymq.wire.codes import ResponseCode
 from pymq.wire.headers.admin import ConsumeStatsHeader
 from pymq.wire.reply import Reply
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pymq.broker.work.sliced_work import Steps
     from pymq.store.store import MessageStore
 
+PAIRS_A_PAGE: Final = 20_000  # of a topic and a group; a page ends with the topic that brings it there
 PLACES_A_PAGE: Final = 20_000  # queues of groups; a page ends with the topic that brings it there
 TIMED_QUEUES_MAX: Final = 2048  # in which a page looks for the oldest messages: some 100 ms when their files are closed
 GROUPS_AT_ONCE: Final = 256  # of a topic, that are summed before the next rest
@@ -32,6 +33,13 @@ _ABOVE_TOPICS = "~"  # above every topic's name
 Found = list[tuple[int, int, int, int]]  # the members of a Behind, of many groups
 # Takes a topic, a piece of its queues, groups, and what each of them has left there. The first piece begins at queue 0.
 Take = Callable[[TopicConfig, range, list[str], Found], None]
+
+
+class _Connected(NamedTuple):
+    """The connected groups, and those of them that subscribe to a topic, without groups of broadcasting members."""
+
+    names: set[str]
+    subscribers: dict[str, list[str]]
 
 
 class _GroupSum:
@@ -73,7 +81,7 @@ class GroupRows:
 
         Raises Refusal: INVALID_PARAMETER for another kind, NO_PERMISSION for a sender who may see no row.
         """
-        kinds = {GROUPS: self._lags, TOPICS: self._readers, PLACES: self._places}
+        kinds = {GROUPS: self._lags, TOPICS: self._readers, LAGS: self._pairs, PLACES: self._places}
         kind = kinds.get(header.pymq_all or "")
         if kind is None:
             raise Refusal(
@@ -113,8 +121,9 @@ class GroupRows:
                     row.behind.setdefault(name, topic)
                     row.behind_queues += len(ids)
 
-        yield from self._visit(self._topics.all(), sums, take)
-        yield from self._add_invisible(sums)
+        yield from self._visit(self._topics.all(), sums, take, (yield from self._connected_groups()))
+        for (_, group), count in (yield from self._invisible_by_pair(sums)).items():
+            sums[group].invisible += count
         times = (yield from self._times(sums)) if with_times else {}
         names = Names(are_wanted=bool(header.pymq_names))
         rows = {}
@@ -134,15 +143,6 @@ class GroupRows:
             )
             yield
         return {"pymqGroups": rows, "pymqNext": page.next}
-
-    def _add_invisible(self, sums: dict[str, _GroupSum]) -> Steps[None]:
-        for number, ((name, group, queue_id), count) in enumerate(list(self._invisible.items()), 1):
-            row = sums.get(group)
-            topic = self._consumed.topic(group, name) if row is not None else None
-            if row is not None and topic is not None and queue_id < topic.queue_count:
-                row.invisible += count
-            if number % INVISIBLE_AT_ONCE == 0:
-                yield
 
     def _times(self, sums: dict[str, _GroupSum]) -> Steps[dict[str, tuple[int | None, int | None]]]:
         """Return the store times of the oldest waiting and last consumed messages, of the groups that are behind in the
@@ -165,9 +165,8 @@ class GroupRows:
     # -- by topic ------------------------------------------------------------------------------------------------
 
     def _readers(self, groups: Collection[str], header: ConsumeStatsHeader) -> Steps[dict[str, Any]]:
-        subscribers = yield from self._subscribers()
-        known = yield from seen(self._topics.all(), lambda name: self._is_read(name, groups, subscribers))
-        page = yield from page_of(known, after(header.pymq_after))
+        connected = yield from self._connected_groups()
+        page = yield from self._page_of_topics(groups, connected, header.pymq_after)
         sums: dict[str, _TopicSum] = {}
 
         def take(topic: TopicConfig, ids: range, groups: list[str], found: Found) -> None:
@@ -176,7 +175,7 @@ class GroupRows:
             if not ids.start:
                 row.names += groups
 
-        yield from self._visit(page.names, groups, take)
+        yield from self._visit(page.names, groups, take, connected)
         names = Names(are_wanted=bool(header.pymq_names))
         rows = {}
         for name, row in sums.items():
@@ -184,9 +183,60 @@ class GroupRows:
             yield
         return {"pymqReaders": rows, "pymqNext": page.next}
 
-    def _is_read(self, topic: str, groups: Collection[str], subscribers: dict[str, list[str]]) -> bool:
-        """Return whether one of the groups reads the topic, or once read it."""
-        return any(group in groups for group in (*self._cursors.groups_of(topic), *subscribers.get(topic, ())))
+    def _page_of_topics(self, groups: Collection[str], connected: _Connected, after_name: str | None) -> Steps[Page]:
+        """Return the next topics that one of the groups reads, or once read."""
+        start = after(after_name)
+        left = (name for name in self._topics.all() if name >= start)
+        known = yield from seen(left, lambda name: self._is_read(name, groups, connected))
+        return (yield from page_of(known, start))
+
+    def _is_read(self, topic: str, groups: Collection[str], connected: _Connected) -> bool:
+        return any(
+            group in groups for group in (*self._cursors.groups_of(topic), *connected.subscribers.get(topic, ()))
+        )
+
+    # -- by topic and group --------------------------------------------------------------------------------------
+
+    def _pairs(self, groups: Collection[str], header: ConsumeStatsHeader) -> Steps[dict[str, Any]]:
+        connected = yield from self._connected_groups()
+        page = yield from self._page_of_topics(groups, connected, header.pymq_after)
+        invisible = yield from self._invisible_by_pair(groups)
+        sums: dict[str, dict[str, tuple[int, int, int, int]]] = {}
+
+        def take(topic: TopicConfig, ids: range, groups: list[str], found: Found) -> None:
+            row = sums.setdefault(topic.topic_name, {})
+            if not ids.start:
+                row |= zip(groups, found, strict=True)
+                return
+            for group, behind in zip(groups, found, strict=True):
+                row[group] = Behind(*row.get(group, Behind())).plus(Behind(*behind))
+
+        rows: dict[str, TopicPairs] = {}
+        pair_count, last = 0, ""
+        for name in page.names:
+            if pair_count >= PAIRS_A_PAGE:
+                return {"pymqLags": rows, "pymqNext": last}
+            yield from self._visit([name], groups, take, connected)
+            topic, last = self._topics.get(name), name
+            if topic is not None and name in sums:
+                pairs = {
+                    group: PairLag(lag, committed, unknown, invisible.get((name, group), 0))
+                    for group, (lag, committed, _, unknown) in sums.pop(name).items()
+                }
+                rows[name] = TopicPairs(queues=topic.queue_count, groups=pairs)
+                pair_count += len(pairs)
+        return {"pymqLags": rows, "pymqNext": page.next}
+
+    def _invisible_by_pair(self, groups: Collection[str]) -> Steps[dict[tuple[str, str], int]]:
+        """Return the numbers of messages that pops got and have not acknowledged by topic and group."""
+        found: dict[tuple[str, str], int] = {}
+        for number, ((name, group, queue_id), count) in enumerate(list(self._invisible.items()), 1):
+            topic = self._consumed.topic(group, name) if group in groups else None
+            if topic is not None and queue_id < topic.queue_count:
+                found[name, group] = found.get((name, group), 0) + count
+            if number % INVISIBLE_AT_ONCE == 0:
+                yield
+        return found
 
     # -- places --------------------------------------------------------------------------------------------------
 
@@ -231,31 +281,29 @@ class GroupRows:
 
     # -- within --------------------------------------------------------------------------------------------------
 
-    def _subscribers(self) -> Steps[dict[str, list[str]]]:
-        """Return the connected groups by the topics to which they subscribe, without groups of broadcasting members."""
-        found: dict[str, list[str]] = {}
+    def _connected_groups(self) -> Steps[_Connected]:
+        found = _Connected(set(), {})
         for group in self._clients.consumer_groups():
+            found.names.add(group.name)
             # Broadcasting consumers keep their own offsets, so their lag is unknown here.
             for topic in () if group.is_broadcasting else group.subscriptions:
-                found.setdefault(topic, []).append(group.name)
+                found.subscribers.setdefault(topic, []).append(group.name)
             yield
         return found
 
-    def _visit(self, names: Iterable[str], groups: Collection[str], take: Take) -> Steps[None]:
+    def _visit(self, names: Iterable[str], groups: Collection[str], take: Take, connected: _Connected) -> Steps[None]:
         """Give ``take`` what each of the groups has left in each of the topics that it reads.
 
         All groups of a topic come together, because its ends have to be found once for them.
         """
-        subscribers = yield from self._subscribers()
-        connected = {group.name for group in self._clients.consumer_groups()}
         for name in names:
             topic = self._topics.get(name)
             readers = self._cursors.groups_of(name)
-            new = set(subscribers.get(name, ())).difference(readers)
+            new = set(connected.subscribers.get(name, ())).difference(readers)
             wanted = [
                 group
                 for group in (*readers, *new)
-                if group in groups and (group not in connected or self._consumed.reads(group, name))
+                if group in groups and (group not in connected.names or self._consumed.reads(group, name))
             ]
             for ids in pieces(topic) if topic is not None and wanted else ():
                 assert topic is not None

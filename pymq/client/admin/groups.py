@@ -47,6 +47,7 @@ from pymq.wire.bodies_rows import (
     group_lag,
     group_members,
     group_places,
+    lags_by_group,
     topic_readers,
 )
 from pymq.wire.codes import RequestCode, ResponseCode
@@ -252,14 +253,23 @@ class GroupAdmin:
     async def all_topic_lags_at(self, address: str, *, with_times: bool = False) -> dict[str, dict[str, TopicLag]]:
         """Return :meth:`topic_lags_at` of every group of one master that has read something.
 
-        One small request for each group: an answer with all queues of all groups may have 100 MB.
+        PyMQ's brokers answer in pages; ``with_times`` takes a request for each group that is behind, and others have no
+        pulled offsets. Other brokers take a request for each group.
         """
+        pairs = await self._rows.topic_lags(address)
+        lags_of = None if pairs is None else lags_by_group(pairs)
 
         async def ask(group: str) -> dict[str, TopicLag]:
             return await self.topic_lags_at(address, group, with_times=with_times)
 
-        found = await for_each(sorted(await self.configs(address)), ask, LAGS_AT_ONCE)
-        return {group: lags for group, lags in found.items() if lags}
+        if lags_of is None:
+            found = await for_each(sorted(await self.configs(address)), ask, LAGS_AT_ONCE)
+            return {group: lags for group, lags in found.items() if lags}
+        if with_times:
+            behind = [group for group, lags in lags_of.items() if any(lag.lag for lag in lags.values())]
+            timed = await for_each(sorted(behind), ask, LAGS_AT_ONCE)
+            lags_of |= {group: lags for group, lags in timed.items() if lags}
+        return lags_of
 
     async def lags_at(self, address: str, *, with_names: bool = False, with_times: bool = False) -> Rows[GroupLag]:
         """Return how far each group of one master is behind, summed over the topics that it reads.

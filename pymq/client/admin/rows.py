@@ -16,6 +16,7 @@ from pymq.wire.bodies_admin import decode_admin_body
 from pymq.wire.bodies_rows import (
     EVERY_ROW,
     GROUPS,
+    LAGS,
     PLACES,
     TOPICS,
     EndsPage,
@@ -24,9 +25,11 @@ from pymq.wire.bodies_rows import (
     GroupPlaces,
     LagsPage,
     MembersPage,
+    PairsPage,
     PlacesPage,
     ReadersPage,
     TopicEnds,
+    TopicPairs,
     TopicReaders,
 )
 from pymq.wire.codes import RequestCode, ResponseCode
@@ -107,6 +110,14 @@ class RowAdmin:
             return ConsumeStatsHeader(consumer_group=EVERY_ROW, pymq_all=TOPICS, pymq_after=after, pymq_names=names)
 
         return await self._pages(address, RequestCode.GET_CONSUME_STATS, header, ReadersPage, "pymq_readers")
+
+    async def topic_lags(self, address: str) -> Rows[TopicPairs] | None:
+        """Return how far each group of each topic is behind there, summed over queues."""
+
+        def header(after: str | None) -> Header:
+            return ConsumeStatsHeader(consumer_group=EVERY_ROW, pymq_all=LAGS, pymq_after=after)
+
+        return await self._pages(address, RequestCode.GET_CONSUME_STATS, header, PairsPage, "pymq_lags")
 
     async def places(self, address: str) -> Rows[dict[str, GroupPlaces]] | None:
         """Return the places of each group in all queues of each topic that it reads."""

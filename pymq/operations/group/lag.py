@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
+
+from msgspec.structs import replace
 
 from pymq.client import MessageQueue
 from pymq.client.admin import Admin
@@ -17,9 +20,8 @@ from pymq.errors import NotFoundError, PymqError, UnreachableError
 from pymq.model import pop
 from pymq.model.names import RETRY_PREFIX, check_group, check_topic, is_system_group
 from pymq.operations.asking.batches import for_each
-from pymq.wire.bodies_admin import ConsumeOffset, TopicLag, sum_of_known
+from pymq.wire.bodies_admin import ConsumeOffset, TopicLag, add_lag, sum_of_known
 
-GROUPS_AT_ONCE = 4  # a broker makes large answers one slice at a time, so more at once only make each of them late
 TOPICS_AT_ONCE = 8
 
 
@@ -74,15 +76,36 @@ async def lag_of_all(admin: Admin, topic: str | None, clock: Clock) -> list[dict
     if topic is not None:
         await _check_exists(admin, topic)
     names = [name for name in await admin.groups.all_configs() if not is_system_group(name)]
-    answers = await for_each(names, lambda name: admin.groups.topic_lags(name, with_times=True), GROUPS_AT_ONCE)
+    lags: dict[str, dict[str, TopicLag]] = {name: {} for name in names}
+    masters = await admin.cluster.masters()
+    ask = partial(admin.groups.all_topic_lags_at, with_times=True)
+    for _, groups in await admin.cluster.asking.each(masters, ask):
+        for name in lags.keys() & groups.keys():
+            for one, lag in groups[name].items():
+                add_lag(lags[name], one, lag)
+    await _add_times(admin, lags)
     now_ms = clock.now_ms()
     records = [
         {"group": name} | entry
-        for name, lags in zip(names, answers, strict=True)
-        for entry in topic_records(name, lags, now_ms)
+        for name in names
+        for entry in topic_records(name, dict(sorted(lags[name].items())), now_ms)
         if topic is None or entry["topic"] == topic
     ]
     return sorted(records, key=lambda record: (-(record["lag"] or 0), record["group"], record["topic"]))
+
+
+async def _add_times(admin: Admin, lags: Mapping[str, dict[str, TopicLag]]) -> None:
+    """Ask since when messages wait, where brokers other than PyMQ's did not say it."""
+    untimed = [
+        (group, topic)
+        for group, topics in lags.items()
+        for topic, lag in topics.items()
+        if lag.lag > 0 and not lag.waiting_since_ms
+    ]
+    times = await for_each(untimed, lambda pair: admin.groups.waiting_since(*pair), TOPICS_AT_ONCE)
+    for (group, topic), found in zip(untimed, times, strict=True):
+        since_ms = min(found.values(), default=0)
+        lags[group][topic] = replace(lags[group][topic], waiting_since_ms=since_ms)
 
 
 async def lag_of_group(admin: Admin, group: str, topic: str | None, clock: Clock) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from pymq.security.identities import User, Users, UserType
 from pymq.security.policies import Policies, Policy
 from pymq.security.signature import Secret
 from pymq.wire.bodies_admin import decode_admin_body
-from pymq.wire.bodies_rows import EVERY_ROW, EndsPage, LagsPage, MembersPage, PlacesPage, ReadersPage
+from pymq.wire.bodies_rows import EVERY_ROW, EndsPage, LagsPage, MembersPage, PairsPage, PlacesPage, ReadersPage
 from pymq.wire.codes import RequestCode as Code
 from tests.broker.handlers.test_clients import beat
 from tests.broker.world import Caller, World
@@ -62,6 +62,10 @@ def lags(caller: Caller, **fields: Any) -> LagsPage:
 
 def readers(caller: Caller, **fields: Any) -> ReadersPage:
     return _page(ReadersPage, caller, Code.GET_CONSUME_STATS, consumerGroup=EVERY_ROW, pymqAll="topics", **fields)
+
+
+def pairs(caller: Caller, **fields: Any) -> PairsPage:
+    return _page(PairsPage, caller, Code.GET_CONSUME_STATS, consumerGroup=EVERY_ROW, pymqAll="lags", **fields)
 
 
 def places(caller: Caller, **fields: Any) -> PlacesPage:

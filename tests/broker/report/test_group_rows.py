@@ -11,12 +11,20 @@ from pymq.broker.report import group_rows, queue_ends, row_pages
 from pymq.model.message import MessageQueue
 from pymq.model.tables import TopicConfig
 from pymq.wire.bodies_admin import ConsumeStats, TopicLag, decode_admin_body
-from pymq.wire.bodies_rows import EVERY_ROW, GroupLag, GroupPlaces, TopicReaders, group_lag
+from pymq.wire.bodies_rows import (
+    EVERY_ROW,
+    GroupLag,
+    GroupPlaces,
+    TopicPairs,
+    TopicReaders,
+    group_lag,
+    lags_by_group,
+)
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
 from tests.broker.handlers.test_clients import beat
 from tests.broker.handlers.test_pop import Popping
-from tests.broker.report.rows import CLUSTER, as_user, join, lags, places, readers, world_of
+from tests.broker.report.rows import CLUSTER, as_user, join, lags, pairs, places, readers, world_of
 from tests.broker.world import Caller, World
 from tests.security.test_policies import custom, deny, entry
 
@@ -88,6 +96,8 @@ def test_a_row_is_the_sum_of_the_single_requests(seed: int, at_once: int, monkey
         )
         for name, parts in by_topic.items()
     }
+    by_group = {group: sums(caller, group) for group in found}
+    assert lags_by_group(pairs(caller).pymq_lags or {}) == {group: lags for group, lags in by_group.items() if lags}
     table = places(caller).pymq_places
     assert table is not None
     for group in found:
@@ -162,6 +172,8 @@ def test_what_pops_got_is_counted() -> None:
     row = (lags(p.caller).pymq_groups or {})["g"]
     assert (row.lag, row.invisible, row.topics) == (3, 1, 1), "one of them in the retry topic"
     assert (places(p.caller).pymq_places or {})["g"]["T"].invisible == {0: 1}
+    found_pairs = pairs(p.caller).pymq_lags or {}
+    assert [found_pairs[name].groups["g"].invisible for name in ("T", "%RETRY%g+T")] == [1, 0]
 
 
 def test_times_of_groups_that_are_behind_in_few_queues_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,6 +231,25 @@ def test_pages_of_places_end_with_the_topic_that_reaches_the_limit(
     assert (found, count) == (whole, pages)
 
 
+@pytest.mark.parametrize(("limit", "page_count"), [(1, 4), (3, 4), (4, 2), (11, 1), (12, 1), (9, 2)])
+def test_pages_of_lags_end_with_the_topic_that_reaches_the_limit(
+    limit: int, page_count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caller = Caller(world_of(groups=3, topics=4))
+    whole = pairs(caller).pymq_lags
+    monkeypatch.setattr(group_rows, "PAIRS_A_PAGE", limit)
+    found: dict[str, TopicPairs] = {}
+    after, count = "", 0
+    while True:
+        page = pairs(caller, pymqAfter=after)
+        count += 1
+        found |= page.pymq_lags or {}
+        if page.pymq_next is None:
+            break
+        after = page.pymq_next
+    assert (found, count) == (whole, page_count)
+
+
 def test_pages_of_places_pass_groups_without_any(monkeypatch: pytest.MonkeyPatch) -> None:
     world = world_of(groups=2, topics=1)
     for number in range(5):
@@ -244,6 +275,7 @@ def test_made_up_places_give_rows_behind_them_and_no_others(place: str) -> None:
     assert all(whole[group][topic] == at for group, topics in found.items() for topic, at in topics.items())
     assert set(lags(caller, pymqAfter=place).pymq_groups or ()) <= set(lags(caller).pymq_groups or ())
     assert set(readers(caller, pymqAfter=place).pymq_readers or ()) <= set(readers(caller).pymq_readers or ())
+    assert set(pairs(caller, pymqAfter=place).pymq_lags or ()) <= set(pairs(caller).pymq_lags or ())
 
 
 def test_an_unknown_kind_is_refused_by_name() -> None:
@@ -251,7 +283,7 @@ def test_an_unknown_kind_is_refused_by_name() -> None:
     for kind in ("true", "queues", "x" * 100_000):
         code, remark = caller.refused(Code.GET_CONSUME_STATS, consumerGroup=EVERY_ROW, pymqAll=kind)
         assert code == ResponseCode.INVALID_PARAMETER and len(remark) < 200
-        assert "ask for groups, topics, places" in remark
+        assert "ask for groups, topics, lags, places" in remark
 
 
 @pytest.mark.parametrize(
@@ -270,7 +302,7 @@ def test_a_user_gets_the_groups_that_the_single_requests_give(rules: list[Any], 
     world = world_of()
     caller = as_user(world, custom(*rules))
     if seen is None:
-        for kind in ("groups", "topics", "places"):
+        for kind in ("groups", "topics", "lags", "places"):
             code, remark = caller.refused(Code.GET_CONSUME_STATS, consumerGroup=EVERY_ROW, pymqAll=kind)
             assert code == ResponseCode.NO_PERMISSION and "it needs Get on one" in remark
         return
@@ -281,6 +313,7 @@ def test_a_user_gets_the_groups_that_the_single_requests_give(rules: list[Any], 
     found = readers(caller, pymqNames="true").pymq_readers or {}
     assert {group for row in found.values() for group in row.names or ()} == seen
     assert set(places(caller).pymq_places or ()) == seen
+    assert {group for row in (pairs(caller).pymq_lags or {}).values() for group in row.groups} == seen
 
 
 def test_the_place_of_a_page_names_nothing_that_the_sender_may_not_see(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,7 +323,9 @@ def test_the_place_of_a_page_names_nothing_that_the_sender_may_not_see(monkeypat
     caller = as_user(world, custom(entry("Group:g3", "Get"), entry("Group:g5", "Get")))
     monkeypatch.setattr(row_pages.page_of, "__defaults__", (1,))
     monkeypatch.setattr(group_rows, "PLACES_A_PAGE", 1)
-    for ask, rows in ((lags, "pymq_groups"), (readers, "pymq_readers"), (places, "pymq_places")):
+    monkeypatch.setattr(group_rows, "PAIRS_A_PAGE", 1)
+    kinds = ((lags, "pymq_groups"), (readers, "pymq_readers"), (pairs, "pymq_lags"), (places, "pymq_places"))
+    for ask, rows in kinds:
         fields: dict[str, Any] = {}
         names: set[str] = set()
         while True:
@@ -305,7 +340,7 @@ def test_the_place_of_a_page_names_nothing_that_the_sender_may_not_see(monkeypat
 
 def test_a_stranger_gets_nothing() -> None:
     caller = as_user(world_of(), None)
-    for kind in ("groups", "topics", "places", "nonsense"):
+    for kind in ("groups", "topics", "lags", "places", "nonsense"):
         code, remark = caller.refused(Code.GET_CONSUME_STATS, consumerGroup=EVERY_ROW, pymqAll=kind)
         assert (code, remark) == (ResponseCode.NO_PERMISSION, "User:ada is not found.")
 
@@ -321,7 +356,7 @@ def test_rows_of_many_groups_rest_on_the_way() -> None:
     world = world_of(groups=20, topics=20)
     rests: list[None] = []
     world.parts.runtime.sliced_work.answer = lambda request, peer, steps: rests.extend(steps)  # type: ignore[method-assign]
-    for kind in ("groups", "topics", "places"):
+    for kind in ("groups", "topics", "lags", "places"):
         rests.clear()
         Caller(world).ask(Code.GET_CONSUME_STATS, consumerGroup=EVERY_ROW, pymqAll=kind)
         assert len(rests) >= 40, kind

@@ -76,12 +76,12 @@ def test_other_brokers_give_no_rows(answer: bytes | int) -> None:
     """They know no topic or group of that name, or give the table of a group without offsets."""
     assert ends_of(answer) is None
     pages = Pages(answer).rows
-    asked = [pages.lags("b"), pages.readers("b"), pages.places("b"), pages.members("b")]
+    asked = [pages.lags("b"), pages.readers("b"), pages.topic_lags("b"), pages.places("b"), pages.members("b")]
 
     async def all_of() -> list[Any]:
         return list(await asyncio.gather(*asked))
 
-    assert asyncio.run(all_of()) == [None] * 4
+    assert asyncio.run(all_of()) == [None] * 5
 
 
 def test_a_refusal_is_an_error_and_not_an_empty_table() -> None:
@@ -129,6 +129,7 @@ def test_both_ways_give_the_same_rows(server: StandaloneProcess, monkeypatch: py
             "ends": await admin.topics.all_ends(),
             "lags": {name: _without_counts(row) for name, row in lags.items() if row.topics},
             "times": (await admin.groups.lags_at(server.broker, with_times=True))["rows-one"].consumed_ms,
+            "by topic": await admin.groups.all_topic_lags_at(server.broker),
             "readers": {name: _without_counts(row) for name, row in (await admin.groups.all_readers()).items()},
             "members": await admin.groups.all_member_counts(),
             "positions": await admin.instances.positions(),
@@ -145,7 +146,7 @@ def test_both_ways_give_the_same_rows(server: StandaloneProcess, monkeypatch: py
             assert by_rows["ends"]["rows-topic"]["broker-a"].stored == 3
             assert by_rows["positions"]["rows-one"][MessageQueue("rows-topic", "broker-a", 0)] == QueuePlace(3, 1, 3, 0)
             assert (by_rows["lags"]["rows-one"]["lag"], by_rows["readers"]["rows-topic"]["groups"]) == (2, 2)
-            for name in ("ends", "lags", "readers", "places", "members"):
+            for name in ("ends", "lags", "readers", "topic_lags", "places", "members"):
                 monkeypatch.setattr(RowAdmin, name, _gives_none)
             assert await all_rows(admin) == by_rows
 
