@@ -125,10 +125,15 @@ class PairLag(msgspec.Struct, array_like=True, frozen=True):
 
 
 class TopicPairs(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
-    """How far each group that reads one topic is behind there."""
+    """How far each group that reads one topic is behind there.
+
+    ``times``: by group ``waiting_since_ms`` and ``consumed_ms`` as in :class:`TopicLag`, when asked for, of groups that
+    are behind; without those that are behind in too many queues.
+    """
 
     queues: int
     groups: dict[str, PairLag]
+    times: dict[str, tuple[int, int]] = {}
 
 
 class GroupMembers(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
@@ -221,16 +226,19 @@ def topic_ends(queues: Collection[TopicOffset]) -> TopicEnds:
 
 
 def lags_by_group(topics: Mapping[str, TopicPairs]) -> dict[str, dict[str, TopicLag]]:
-    """Return the lags by group and topic, without pulled offsets and times."""
+    """Return the lags by group and topic, without pulled offsets, and without times that the rows lack."""
     found: dict[str, dict[str, TopicLag]] = {}
     for topic, pairs in topics.items():
         for group, one in pairs.groups.items():
+            waiting_since_ms, consumed_ms = pairs.times.get(group, (0, 0))
             found.setdefault(group, {})[topic] = TopicLag(
                 queues=pairs.queues,
                 lag=one.lag,
                 committed=one.committed,
                 invisible=one.invisible,
                 unknown_queues=one.unknown_queues,
+                waiting_since_ms=waiting_since_ms,
+                consumed_ms=consumed_ms,
             )
     return found
 

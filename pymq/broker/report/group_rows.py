@@ -212,20 +212,47 @@ class GroupRows:
                 row[group] = Behind(*row.get(group, Behind())).plus(Behind(*behind))
 
         rows: dict[str, TopicPairs] = {}
-        pair_count, last = 0, ""
+        pair_count, visited, last = 0, 0, ""
         for name in page.names:
             if pair_count >= PAIRS_A_PAGE:
-                return {"pymqLags": rows, "pymqNext": last}
+                break
             yield from self._visit([name], groups, take, connected)
-            topic, last = self._topics.get(name), name
+            topic, last, visited = self._topics.get(name), name, visited + 1
             if topic is not None and name in sums:
                 pairs = {
                     group: PairLag(lag, committed, unknown, invisible.get((name, group), 0))
                     for group, (lag, committed, _, unknown) in sums.pop(name).items()
                 }
-                rows[name] = TopicPairs(queues=topic.queue_count, groups=pairs)
+                rows[name] = TopicPairs(queues=topic.queue_count, groups=pairs, times={})
                 pair_count += len(pairs)
-        return {"pymqLags": rows, "pymqNext": page.next}
+        if header.pymq_times:
+            yield from self._add_times(rows)
+        return {"pymqLags": rows, "pymqNext": last if visited < len(page.names) else page.next}
+
+    def _add_times(self, rows: dict[str, TopicPairs]) -> Steps[None]:
+        """Add the times of the groups that are behind in the fewest queues of the page."""
+        behind: dict[str, list[str]] = {}
+        queue_counts: dict[str, int] = {}
+        for name, pairs in rows.items():
+            for group, pair in pairs.groups.items():
+                if pair.lag > 0:
+                    behind.setdefault(group, []).append(name)
+                    queue_counts[group] = queue_counts.get(group, 0) + pairs.queues
+            yield
+        left = TIMED_QUEUES_MAX
+        for group in sorted(behind, key=queue_counts.__getitem__):
+            left -= queue_counts[group]
+            if left < 0:
+                break
+            for name in behind[group]:
+                topic = self._topics.get(name)
+                if topic is not None:
+                    oldest = yield from self._consumed.oldest(group, topic)
+                    rows[name].times[group] = (
+                        self._consumed.store_ms(oldest.waiting),
+                        self._consumed.store_ms(oldest.consumed),
+                    )
+                yield
 
     def _invisible_by_pair(self, groups: Collection[str]) -> Steps[dict[tuple[str, str], int]]:
         """Return the numbers of messages that pops got and have not acknowledged by topic and group."""

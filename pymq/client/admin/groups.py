@@ -253,10 +253,10 @@ class GroupAdmin:
     async def all_topic_lags_at(self, address: str, *, with_times: bool = False) -> dict[str, dict[str, TopicLag]]:
         """Return :meth:`topic_lags_at` of every group of one master that has read something.
 
-        PyMQ's brokers answer in pages; ``with_times`` takes a request for each group that is behind, and others have no
-        pulled offsets. Other brokers take a request for each group.
+        PyMQ's brokers answer in pages, without pulled offsets; ``with_times`` takes a request, too, for each group that
+        is behind in many queues. Other brokers take a request for each group.
         """
-        pairs = await self._rows.topic_lags(address)
+        pairs = await self._rows.topic_lags(address, with_times=with_times)
         lags_of = None if pairs is None else lags_by_group(pairs)
 
         async def ask(group: str) -> dict[str, TopicLag]:
@@ -266,8 +266,12 @@ class GroupAdmin:
             found = await for_each(sorted(await self.configs(address)), ask, LAGS_AT_ONCE)
             return {group: lags for group, lags in found.items() if lags}
         if with_times:
-            behind = [group for group, lags in lags_of.items() if any(lag.lag for lag in lags.values())]
-            timed = await for_each(sorted(behind), ask, LAGS_AT_ONCE)
+            untimed = [
+                group
+                for group, lags in lags_of.items()
+                if any(lag.lag > 0 and not lag.waiting_since_ms for lag in lags.values())
+            ]
+            timed = await for_each(sorted(untimed), ask, LAGS_AT_ONCE)
             lags_of |= {group: lags for group, lags in timed.items() if lags}
         return lags_of
 

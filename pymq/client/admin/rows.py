@@ -111,11 +111,15 @@ class RowAdmin:
 
         return await self._pages(address, RequestCode.GET_CONSUME_STATS, header, ReadersPage, "pymq_readers")
 
-    async def topic_lags(self, address: str) -> Rows[TopicPairs] | None:
-        """Return how far each group of each topic is behind there, summed over queues."""
+    async def topic_lags(self, address: str, *, with_times: bool = False) -> Rows[TopicPairs] | None:
+        """Return how far each group of each topic is behind there, summed over queues.
+
+        ``with_times``: also since when messages wait, where that is cheap to find.
+        """
 
         def header(after: str | None) -> Header:
-            return ConsumeStatsHeader(consumer_group=EVERY_ROW, pymq_all=LAGS, pymq_after=after)
+            times = with_times or None
+            return ConsumeStatsHeader(consumer_group=EVERY_ROW, pymq_all=LAGS, pymq_after=after, pymq_times=times)
 
         return await self._pages(address, RequestCode.GET_CONSUME_STATS, header, PairsPage, "pymq_lags")
 

@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pymq.broker.report import group_rows, queue_ends, row_pages
 from pymq.model.message import MessageQueue
@@ -185,6 +186,22 @@ def test_times_of_groups_that_are_behind_in_few_queues_come_first(monkeypatch: p
         behind = {name: row for name, row in found.items() if row.lag}
         assert sorted(behind) == ["g0", "g1", "near"]
         assert sorted(name for name, row in behind.items() if row.waiting_since_ms is not None) == known
+
+
+def test_lags_have_times_of_groups_that_are_behind_in_few_queues(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = world_of(groups=2, topics=4, queues=2)
+    world.parts.metadata.cursors.commit("near", "t0", 0, 4)
+    caller = Caller(world)
+    assert not any(row.times for row in (pairs(caller).pymq_lags or {}).values())
+    for limit, known in ((18, {"g0", "g1", "near"}), (17, {"g0", "near"}), (9, {"near"}), (1, set())):
+        monkeypatch.setattr(group_rows, "TIMED_QUEUES_MAX", limit)
+        rows = pairs(caller, pymqTimes="true").pymq_lags or {}
+        assert {group for row in rows.values() for group in row.times} == known
+    monkeypatch.undo()
+    timed = lags_by_group(pairs(caller, pymqTimes="true").pymq_lags or {})
+    for group in ("g0", "g1", "near"):
+        single = sums(caller, group, pymqTimes="true")
+        assert timed[group] == {name: replace(lag, pulled=None) for name, lag in single.items()}
 
 
 def test_pages_of_groups_and_topics(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from pymq.client import Admin, MessageQueue
 from pymq.client.admin.asking import for_each
+from pymq.client.admin.groups import GroupAdmin
 from pymq.client.admin.instances import QueuePlace
 from pymq.client.admin.rows import PAGES_MAX, RowAdmin, Rows, added_up
 from pymq.errors import RefusedError
@@ -84,6 +85,18 @@ def test_other_brokers_give_no_rows(answer: bytes | int) -> None:
     assert asyncio.run(all_of()) == [None] * 5
 
 
+def test_groups_without_times_in_their_row_are_asked_for() -> None:
+    page = (
+        b'{"pymqLags":{"t":{"queues":1,"groups":{"a":[1,0,0,0],"b":[1,0,0,0],"c":[0,1,0,0]},"times":{"a":[7,0]}}},'
+        b'"pymqNext":null}'
+    )
+    pages = Pages(page, b'{"pymqTopics":{"t":{"queues":1,"lag":1,"waitingSinceMs":9}}}')
+    groups = GroupAdmin(cast(Any, pages), cast(Any, None), pages.rows)
+    found = asyncio.run(groups.all_topic_lags_at("b", with_times=True))
+    assert {group: lags["t"].waiting_since_ms for group, lags in found.items()} == {"a": 7, "b": 9, "c": 0}
+    assert [header.consumer_group for header in pages.asked] == ["-", "b"]
+
+
 def test_a_refusal_is_an_error_and_not_an_empty_table() -> None:
     for code in (ResponseCode.NO_PERMISSION, ResponseCode.SYSTEM_BUSY, ResponseCode.SYSTEM_ERROR):
         with pytest.raises(RefusedError):
@@ -130,6 +143,9 @@ def test_both_ways_give_the_same_rows(server: StandaloneProcess, monkeypatch: py
             "lags": {name: _without_counts(row) for name, row in lags.items() if row.topics},
             "times": (await admin.groups.lags_at(server.broker, with_times=True))["rows-one"].consumed_ms,
             "by topic": await admin.groups.all_topic_lags_at(server.broker),
+            "since": (await admin.groups.all_topic_lags_at(server.broker, with_times=True))["rows-one"][
+                "rows-topic"
+            ].waiting_since_ms,
             "readers": {name: _without_counts(row) for name, row in (await admin.groups.all_readers()).items()},
             "members": await admin.groups.all_member_counts(),
             "positions": await admin.instances.positions(),
