@@ -380,4 +380,7 @@ def test_rows_of_many_groups_rest_on_the_way() -> None:
 
 
 def test_a_slave_answers_too() -> None:
-    assert lags(Caller(World(brokerId=1))).pymq_groups is not None
+    world = world_of()
+    expected = lags(Caller(world)).pymq_groups
+    assert expected is not None and expected["g1"].lag == 32
+    assert lags(Caller(world.reopened(brokerId=1))).pymq_groups == expected

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from pymq.client.admin.asking import Asking, BrokerTarget, change_each
+from pymq.client.admin.asking import Asking, BrokerTarget, change_each, for_each
 from pymq.errors import ClosedError, PartialError, RefusedError, UnreachableError
 
 A, B = BrokerTarget("a", "c", "a:1"), BrokerTarget("b", "c", "b:1")
@@ -78,3 +78,18 @@ def test_a_change_that_some_brokers_made_is_partial() -> None:
         change(a=RefusedError(1, "no"))
     with pytest.raises(RefusedError, match="no"):
         change(a=RefusedError(1, "no"), b=UnreachableError("b is down"))
+
+
+def test_a_bounded_number_of_questions_runs_at_once() -> None:
+    running, most = 0, 0
+
+    async def ask(key: int) -> int:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+        return key * 2
+
+    assert asyncio.run(for_each(range(40), ask)) == {key: key * 2 for key in range(40)}
+    assert most == 16

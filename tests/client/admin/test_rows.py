@@ -8,7 +8,6 @@ from typing import Any, cast
 import pytest
 
 from pymq.client import Admin, MessageQueue
-from pymq.client.admin.asking import for_each
 from pymq.client.admin.groups import GroupAdmin
 from pymq.client.admin.instances import QueuePlace
 from pymq.client.admin.rows import PAGES_MAX, RowAdmin, Rows, added_up
@@ -118,21 +117,6 @@ def test_rows_of_several_brokers_add_up() -> None:
     other.withheld = True
     found = added_up([one, other])
     assert (list(found.items()), found.withheld) == ([("a", TopicEnds(end=2)), ("b", TopicEnds(end=5))], True)
-
-
-def test_a_bounded_number_of_questions_runs_at_once() -> None:
-    running, most = 0, 0
-
-    async def ask(key: int) -> int:
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        await asyncio.sleep(0)
-        running -= 1
-        return key * 2
-
-    assert asyncio.run(for_each(range(40), ask)) == {key: key * 2 for key in range(40)}
-    assert most == 16
 
 
 def test_both_ways_give_the_same_rows(server: StandaloneProcess, monkeypatch: pytest.MonkeyPatch) -> None:
