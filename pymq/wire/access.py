@@ -136,11 +136,15 @@ def unless_all(*claims: Claim) -> tuple[Claim, ...]:
 
     def narrowed(claim: Claim) -> Claim:
         def find(request: Command, header: Any, cluster: str) -> Iterable[Need]:
-            return () if header.pymq_all else claim.find(request, header, cluster)
+            return () if _asks_for_all(header) else claim.find(request, header, cluster)
 
         return Claim((*claim.fields, "pymq_all"), find, claim.actions)
 
     return tuple(map(narrowed, claims))
+
+
+def _asks_for_all(header: Any) -> bool:
+    return bool(header.pymq_all)
 
 
 def popped_topic(*actions: Action) -> Claim:

@@ -230,6 +230,10 @@ class CursorManager(OftenChangedTable):
         """Return every group with an offset, sorted."""
         return self._all.groups()
 
+    def known_groups(self) -> set[str]:
+        """Return :meth:`all_groups` in no order."""
+        return self._all.known_groups()
+
     def committed(self) -> list[tuple[str, str]]:
         """Return every (topic, group) with an offset."""
         return list(self._offsets)

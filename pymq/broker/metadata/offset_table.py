@@ -88,6 +88,10 @@ class OffsetTable:
         """Return every group with an offset, sorted."""
         return sorted(self._topics)
 
+    def known_groups(self) -> set[str]:
+        """Return :meth:`groups` in no order."""
+        return set(self._topics)
+
     def snapshot(self) -> Offsets:
         """Return a copy of all offsets. In another thread than the table's, it holds changes that come meanwhile or
         not, each one whole: the keys are copied at once, then each key's queues at once."""

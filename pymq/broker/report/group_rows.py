@@ -96,7 +96,7 @@ class GroupRows:
     def _all_groups(self) -> set[str]:
         """Return the groups that are configured, connected, or have offsets."""
         connected = (group.name for group in self._clients.consumer_groups())
-        return {*self._cursors.all_groups(), *self._groups.all(), *connected}
+        return self._cursors.known_groups().union(self._groups.all(), connected)
 
     # -- by group ------------------------------------------------------------------------------------------------
 
