@@ -21,6 +21,7 @@ from pymq.config import load_broker_config, load_namesrv_config
 from pymq.errors import RefusedError
 from pymq.model.ids import encode_offset_id
 from pymq.model.names import dlq_topic, retry_topic
+from pymq.model.tables import TopicConfig
 from pymq.namesrv.server import NameServer
 from pymq.security.addresses import parse_address
 from pymq.security.gatekeeper import Gatekeeper
@@ -96,6 +97,40 @@ def test_retries_and_dead_letters_follow_their_group(topic: str) -> None:
     assert by["consumer"].ok(Code.VIEW_MESSAGE_BY_ID, offset=placed.physical_offset).body
     code, remark = by["stranger"].refused(Code.VIEW_MESSAGE_BY_ID, offset=placed.physical_offset)
     assert code == ResponseCode.NO_PERMISSION and "Group:G" in remark
+
+
+def test_rows_of_all_are_those_of_the_single_requests() -> None:
+    """Each user gets the rows of exactly the topics and groups about which single requests tell it."""
+    world = World()
+    metadata = world.parts.metadata
+    metadata.topics.put([TopicConfig(topic_name=name) for name in ("T", "orders", "other", "secret")])
+    for group in ("G", "other", "secret"):
+        metadata.groups.ensure(group)
+        Caller(world, address=f"127.0.0.1:{6000 + len(group)}").ok(Code.HEART_BEAT, beat(group, group, "T"))
+    topics, groups = metadata.topics.all(), metadata.groups.all()
+
+    def serves(caller: Caller, code: int, **fields: Any) -> bool:
+        reply = caller.ask(code, **fields)
+        return reply is not None and reply.code == 0
+
+    def rows(caller: Caller, code: int, member: str, **fields: Any) -> set[str]:
+        reply = caller.ask(code, **fields)
+        assert reply is not None and reply.code in (0, ResponseCode.NO_PERMISSION)
+        return set(json.loads(reply.body)[member]) if reply.code == 0 else set()
+
+    counts = set()
+    for name, caller in callers(world).items():
+        ends = {one for one in topics if serves(caller, Code.GET_TOPIC_STATS_INFO, topic=one)}
+        assert rows(caller, Code.GET_TOPIC_STATS_INFO, "pymqEnds", topic="-", pymqAll="true") == ends, name
+        members = {one for one in groups if serves(caller, Code.GET_CONSUMER_CONNECTION_LIST, consumerGroup=one)}
+        asked = {"consumerGroup": "-", "pymqAll": "true"}
+        assert rows(caller, Code.GET_CONSUMER_CONNECTION_LIST, "pymqMembers", **asked) == members, name
+        sees_all = serves(caller, Code.GET_BROKER_CONSUME_STATS)
+        lags = {one for one in groups if sees_all or serves(caller, Code.GET_CONSUME_STATS, consumerGroup=one)}
+        asked = {"consumerGroup": "-", "pymqAll": "groups"}
+        assert rows(caller, Code.GET_CONSUME_STATS, "pymqGroups", **asked) == lags, name
+        counts.add((len(ends), len(members), len(lags)))
+    assert (len(topics), 3, 3) in counts and len(counts) > 1
 
 
 def test_the_right_to_a_group_comes_before_the_group_itself() -> None:
