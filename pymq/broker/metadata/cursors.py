@@ -230,7 +230,7 @@ class CursorManager(OftenChangedTable):
         """Return every group with an offset, sorted."""
         return self._all.groups()
 
-    def known_groups(self) -> set[str]:
+    def known_groups(self) -> frozenset[str]:
         """Return :meth:`all_groups` in no order."""
         return self._all.known_groups()
 

@@ -88,9 +88,9 @@ class OffsetTable:
         """Return every group with an offset, sorted."""
         return sorted(self._topics)
 
-    def known_groups(self) -> set[str]:
+    def known_groups(self) -> frozenset[str]:
         """Return :meth:`groups` in no order."""
-        return set(self._topics)
+        return frozenset(self._topics)
 
     def snapshot(self) -> Offsets:
         """Return a copy of all offsets. In another thread than the table's, it holds changes that come meanwhile or

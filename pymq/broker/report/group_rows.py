@@ -93,7 +93,7 @@ class GroupRows:
         table: dict[str, Any] = yield from kind(groups, header)
         return Reply(body=(yield from encode_table_in_steps({**table, "pymqWithheld": sight.withheld})))
 
-    def _all_groups(self) -> set[str]:
+    def _all_groups(self) -> frozenset[str]:
         """Return the groups that are configured, connected, or have offsets."""
         connected = (group.name for group in self._clients.consumer_groups())
         return self._cursors.known_groups().union(self._groups.all(), connected)
