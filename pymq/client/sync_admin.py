@@ -141,6 +141,7 @@ class RowAdmin(_Part[AsyncRowAdmin]):
     ends = _blocking(AsyncRowAdmin.ends)
     lags = _blocking(AsyncRowAdmin.lags)
     readers = _blocking(AsyncRowAdmin.readers)
+    lags_and_readers = _blocking(AsyncRowAdmin.lags_and_readers)
     topic_lags = _blocking(AsyncRowAdmin.topic_lags)
     places = _blocking(AsyncRowAdmin.places)
     members = _blocking(AsyncRowAdmin.members)

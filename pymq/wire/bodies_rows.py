@@ -186,9 +186,10 @@ class EndsPage(_Page, rename="camel", kw_only=True):
 
 
 class LagsPage(_Page, rename="camel", kw_only=True):
-    """GET_CONSUME_STATS (208), GROUPS."""
+    """GET_CONSUME_STATS (208), GROUPS. ``pymq_readers`` is there when asked for, and one page has all of both."""
 
     pymq_groups: dict[str, GroupLag] | None = None
+    pymq_readers: dict[str, TopicReaders] | None = None
 
 
 class ReadersPage(_Page, rename="camel", kw_only=True):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pymq.broker.report.consumed import Consumed, Invisible, Oldest
 from pymq.broker.report.queue_ends import Behind, QueueEnds, pieces
-from pymq.broker.report.row_pages import Names, Page, Sight, after, page_of, seen
+from pymq.broker.report.row_pages import ROWS_A_PAGE, Names, Page, Sight, after, page_of, seen
 from pymq.errors import Refusal
 from pymq.model.names import RETRY_PREFIX
 from pymq.model.tables import TopicConfig
@@ -63,6 +63,12 @@ class _TopicSum:
         self.behind = Behind()
         self.names: list[str] = []
 
+    def add(self, ids: range, groups: list[str], found: Found) -> None:
+        """Add what groups have left in a piece of the topic's queues."""
+        self.behind = self.behind.plus(Behind(*map(sum, zip(*found, strict=True))))
+        if not ids.start:
+            self.names += groups
+
 
 class GroupRows:
     """Answers GET_CONSUME_STATS (208) for the rows of all groups, topics or places."""
@@ -104,9 +110,13 @@ class GroupRows:
         page = yield from page_of(groups, after(header.pymq_after))
         sums = {group: _GroupSum() for group in page.names}
         with_times = bool(header.pymq_times)
+        topic_sums: dict[str, _TopicSum] = {}
+        with_readers = bool(header.pymq_readers) and page.next is None and not header.pymq_after
 
         def take(topic: TopicConfig, ids: range, groups: list[str], found: Found) -> None:
             name = topic.topic_name
+            if with_readers:
+                topic_sums.setdefault(name, _TopicSum()).add(ids, groups, found)
             is_counted, is_first = not name.startswith(RETRY_PREFIX), not ids.start
             for group, (lag, committed, offsets, unknown) in zip(groups, found, strict=True):
                 row = sums[group]
@@ -126,7 +136,7 @@ class GroupRows:
             sums[group].invisible += count
         times = (yield from self._times(sums)) if with_times else {}
         names = Names(are_wanted=bool(header.pymq_names))
-        rows = {}
+        rows: dict[str, GroupLag] = {}
         for group, row in sums.items():
             unknown: tuple[int | None, int | None] = (None, None) if row.lag else (0, 0)
             waiting_since_ms, consumed_ms = times.get(group, unknown)
@@ -142,7 +152,10 @@ class GroupRows:
                 names=names.fit(row.names),
             )
             yield
-        return {"pymqGroups": rows, "pymqNext": page.next}
+        table: dict[str, Any] = {"pymqGroups": rows, "pymqNext": page.next}
+        if with_readers and len(topic_sums) <= ROWS_A_PAGE:
+            table["pymqReaders"] = yield from self._reader_rows(topic_sums, names)
+        return table
 
     def _times(self, sums: dict[str, _GroupSum]) -> Steps[dict[str, tuple[int | None, int | None]]]:
         """Return the store times of the oldest waiting and last consumed messages, of the groups that are behind in the
@@ -170,18 +183,18 @@ class GroupRows:
         sums: dict[str, _TopicSum] = {}
 
         def take(topic: TopicConfig, ids: range, groups: list[str], found: Found) -> None:
-            row = sums.setdefault(topic.topic_name, _TopicSum())
-            row.behind = row.behind.plus(Behind(*map(sum, zip(*found, strict=True))))
-            if not ids.start:
-                row.names += groups
+            sums.setdefault(topic.topic_name, _TopicSum()).add(ids, groups, found)
 
         yield from self._visit(page.names, groups, take, connected)
-        names = Names(are_wanted=bool(header.pymq_names))
+        rows = yield from self._reader_rows(sums, Names(are_wanted=bool(header.pymq_names)))
+        return {"pymqReaders": rows, "pymqNext": page.next}
+
+    def _reader_rows(self, sums: dict[str, _TopicSum], names: Names) -> Steps[dict[str, TopicReaders]]:
         rows = {}
         for name, row in sums.items():
             rows[name] = TopicReaders(groups=len(row.names), names=names.fit(row.names), **row.behind._asdict())
             yield
-        return {"pymqReaders": rows, "pymqNext": page.next}
+        return rows
 
     def _page_of_topics(self, groups: Collection[str], connected: _Connected, after_name: str | None) -> Steps[Page]:
         """Return the next topics that one of the groups reads, or once read."""

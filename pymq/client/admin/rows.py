@@ -111,6 +111,30 @@ class RowAdmin:
 
         return await self._pages(address, RequestCode.GET_CONSUME_STATS, header, ReadersPage, "pymq_readers")
 
+    async def lags_and_readers(
+        self, address: str, *, with_names: bool = False, with_times: bool = False
+    ) -> tuple[Rows[GroupLag], Rows[TopicReaders]] | None:
+        """Return :meth:`lags` and :meth:`readers`, from one request where each of them fits one page."""
+        header = ConsumeStatsHeader(
+            consumer_group=EVERY_ROW,
+            pymq_all=GROUPS,
+            pymq_names=with_names or None,
+            pymq_times=with_times or None,
+            pymq_readers=True,
+        )
+        answer = await self._connection.ask_or_none(address, RequestCode.GET_CONSUME_STATS, header, _NOT_KNOWN)
+        page = LagsPage() if answer is None else decode_admin_body(LagsPage, answer.body)
+        if page.pymq_groups is None:
+            return None
+        if page.pymq_readers is None:
+            lags = await self.lags(address, with_names=with_names, with_times=with_times)
+            readers = await self.readers(address, with_names=with_names)
+            return None if lags is None or readers is None else (lags, readers)
+        found: tuple[Rows[GroupLag], Rows[TopicReaders]] = Rows(page.pymq_groups), Rows(page.pymq_readers)
+        for rows in found:
+            rows.withheld = page.pymq_withheld
+        return found
+
     async def topic_lags(self, address: str, *, with_times: bool = False) -> Rows[TopicPairs] | None:
         """Return how far each group of each topic is behind there, summed over queues.
 

@@ -107,10 +107,9 @@ class BrokerTables:
         """Return False for a broker that has no rows to give."""
         rows, address = self._admin.rows, self._target.address
         answers = await asyncio.gather(
-            self._take(self.topics, rows.ends(address)),
-            self._take(self.groups, rows.lags(address, with_names=with_names, with_times=True)),
-            self._take(self.readers, rows.readers(address, with_names=with_names)),
-            self._take(self.members, rows.members(address, with_names=with_names)),
+            self._take(rows.ends(address), self.topics),
+            self._take_both(rows.lags_and_readers(address, with_names=with_names, with_times=True)),
+            self._take(rows.members(address, with_names=with_names), self.members),
         )
         if not all(answers):
             return False
@@ -119,7 +118,7 @@ class BrokerTables:
         await self._ask_for_times()
         return True
 
-    async def _take(self, table: Dated[RowT], question: Awaitable[Rows[RowT] | None]) -> bool:
+    async def _take(self, question: Awaitable[Rows[RowT] | None], table: Dated[RowT]) -> bool:
         try:
             rows = await question
         except PymqError:
@@ -128,6 +127,18 @@ class BrokerTables:
             return False
         table.replace(rows, self._clock.monotonic_ms())
         table.is_whole = not rows.withheld
+        return True
+
+    async def _take_both(self, question: Awaitable[tuple[Rows[GroupLag], Rows[TopicReaders]] | None]) -> bool:
+        try:
+            found = await question
+        except PymqError:
+            return True
+        if found is None:
+            return False
+        now_ms = self._clock.monotonic_ms()
+        self.groups.replace(found[0], now_ms)
+        self.readers.replace(found[1], now_ms)
         return True
 
     async def _ask_for_times(self) -> None:

@@ -68,8 +68,9 @@ class ConsumeStatsHeader(Header, kw_only=True, frozen=True):
 
     ``topic_list`` holds several, joined by ``;``. ``pymq_summary`` asks a PyMQ broker for sums by topic instead of a
     table of all queues, and ``pymq_times`` for pulled offsets and times, too. ``pymq_all`` asks it for rows of all
-    groups, topics or places (:mod:`pymq.wire.bodies_rows`), from those after ``pymq_after`` on, and ``pymq_names`` for
-    the names that a row counts. Other brokers ignore these fields.
+    groups, topics or places (:mod:`pymq.wire.bodies_rows`), from those after ``pymq_after`` on, ``pymq_names`` for the
+    names that a row counts, and ``pymq_readers`` for rows of topics beside those of groups. Other brokers ignore these
+    fields.
     """
 
     consumer_group: str
@@ -80,6 +81,7 @@ class ConsumeStatsHeader(Header, kw_only=True, frozen=True):
     pymq_all: str | None = None
     pymq_after: str | None = None
     pymq_names: bool | None = None
+    pymq_readers: bool | None = None
 
 
 class ConsumerConnectionsHeader(Header, kw_only=True, frozen=True):

@@ -143,6 +143,19 @@ def test_rows_of_a_small_broker() -> None:
     assert (readers(caller).pymq_readers or {})["t2"] == TopicReaders(groups=3, lag=24, committed=6, offsets=6)
 
 
+def test_one_page_has_rows_of_topics_beside_those_of_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    caller = Caller(mixed_world(3))
+    both = lags(caller, pymqReaders="true", pymqNames="true", pymqTimes="true")
+    assert both.pymq_groups == lags(caller, pymqNames="true", pymqTimes="true").pymq_groups
+    assert both.pymq_readers == readers(caller, pymqNames="true").pymq_readers
+    assert lags(caller).pymq_readers is None, "not asked for"
+    assert lags(caller, pymqReaders="true", pymqAfter="g1").pymq_readers is None, "not all groups"
+    monkeypatch.setattr(group_rows, "ROWS_A_PAGE", len(both.pymq_readers or ()) - 1)
+    assert lags(caller, pymqReaders="true").pymq_readers is None, "too many topics"
+    monkeypatch.setattr(row_pages.page_of, "__defaults__", (1,))
+    assert lags(caller, pymqReaders="true").pymq_readers is None, "not all groups"
+
+
 def test_a_group_that_has_committed_nothing_has_an_unknown_lag() -> None:
     world = world_of(groups=0, topics=1)
     join(world, "new", "fresh", "t0")

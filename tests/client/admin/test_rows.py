@@ -14,7 +14,7 @@ from pymq.client.admin.rows import PAGES_MAX, RowAdmin, Rows, added_up
 from pymq.errors import RefusedError
 from pymq.model.tables import SubscriptionGroupConfig
 from pymq.testing.standalone import StandaloneProcess
-from pymq.wire.bodies_rows import TopicEnds
+from pymq.wire.bodies_rows import GroupLag, TopicEnds, TopicReaders
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
 from tests.client.admin.test_admin import commit, put_topic, send
@@ -82,6 +82,23 @@ def test_other_brokers_give_no_rows(answer: bytes | int) -> None:
         return list(await asyncio.gather(*asked))
 
     assert asyncio.run(all_of()) == [None] * 5
+
+
+def test_rows_of_groups_and_topics_come_together_where_they_fit() -> None:
+    page = b'{"pymqGroups":{"g":{"lag":1}},"pymqReaders":{"t":{"lag":1}},"pymqNext":null,"pymqWithheld":true}'
+    pages = Pages(page)
+    found = asyncio.run(pages.rows.lags_and_readers("b"))
+    assert found == ({"g": GroupLag(lag=1)}, {"t": TopicReaders(lag=1)}) and len(pages.asked) == 1
+    assert [rows.withheld for rows in found] == [True, True]
+    apart = Pages(
+        b'{"pymqGroups":{"g":{"lag":1}},"pymqNext":"g"}',
+        b'{"pymqGroups":{"g":{"lag":1},"h":{"lag":2}},"pymqNext":null}',
+        b'{"pymqReaders":{"t":{"lag":3}},"pymqNext":null}',
+    )
+    expected = {"g": GroupLag(lag=1), "h": GroupLag(lag=2)}, {"t": TopicReaders(lag=3)}
+    assert asyncio.run(apart.rows.lags_and_readers("b")) == expected
+    for other in (ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, b'{"offsetTable":{}}'):
+        assert asyncio.run(Pages(other).rows.lags_and_readers("b")) is None
 
 
 def test_groups_without_times_in_their_row_are_asked_for() -> None:

@@ -57,7 +57,7 @@ class Brokers:
 
     def __init__(self, topic_count: int = 3) -> None:
         self.rows = SimpleNamespace(
-            **{name: partial(self._give_rows, name) for name in ("ends", "lags", "readers", "members")}
+            **{name: partial(self._give_rows, name) for name in ("ends", "lags_and_readers", "members")}
         )
         self.given: dict[str, Any] = {}
         self.row_requests: list[str] = []
@@ -88,8 +88,10 @@ class Brokers:
         sums: dict[str, Any] = {"lag": lag, "committed": committed, "offsets": 2}
         self.given = {
             "ends": Rows(t0=TopicEnds(queues=2, end=self.end, stored=self.end)),
-            "lags": Rows(g=GroupLag(topics=1, consumed_ms=consumed_ms, **sums), TOOLS_CONSUMER=GroupLag(topics=1)),
-            "readers": Rows(t0=TopicReaders(groups=1, **sums)),
+            "lags_and_readers": (
+                Rows(g=GroupLag(topics=1, consumed_ms=consumed_ms, **sums), TOOLS_CONSUMER=GroupLag(topics=1)),
+                Rows(t0=TopicReaders(groups=1, **sums)),
+            ),
             "members": Rows(g=GroupMembers(members=2)),
         }
 

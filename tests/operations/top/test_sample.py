@@ -37,7 +37,7 @@ def test_a_broker_that_gives_rows_is_asked_for_nothing_else() -> None:
     assert found.topics == {("t0", "a"): TopicSample(0, 100, 100)}
     assert {name: (at.row.lag, at.age_ms) for name, at in found.groups.items()} == {("g", "a"): (5, 700)}
     assert found.readers["t0", "a"].row.groups == 1 and found.members == {"g": 2}
-    assert admin.row_requests == ["ends", "lags", "readers", "members"]
+    assert admin.row_requests == ["ends", "lags_and_readers", "members"]
     assert not admin.asked and not admin.asked_groups
 
 
