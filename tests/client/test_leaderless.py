@@ -127,7 +127,8 @@ def test_an_ordered_send_waits_at_its_queue() -> None:
 def test_the_waiting_ends_with_the_time_of_the_send() -> None:
     async def scenario(namesrv: FakeServer, brokers: list[FakeServer], producer: Producer) -> None:
         brokers[0].refuse(SEND, ResponseCode.SERVICE_NOT_AVAILABLE)
-        with pytest.raises(RefusedError, match="no"):
+        # An attempt that begins shortly before the end may get no answer in time.
+        with pytest.raises((RefusedError, RequestTimeoutError), match=r"no|did not answer SEND_MESSAGE_V2 in time"):
             await producer.send(Message("T", b"x"), timeout_s=SHORT_S)
         serve_routes(namesrv, {"U": route({"a": {1: brokers[1].address}})})
         with pytest.raises(NoQueueError, match="a has no master now"):

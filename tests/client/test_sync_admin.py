@@ -18,6 +18,7 @@ PARTS = [
     "cluster",
     "topics",
     "draining",
+    "rows",
     "groups",
     "offsets",
     "brokers",
