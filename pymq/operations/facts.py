@@ -10,12 +10,12 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from pymq.client.admin import Admin
+from pymq.client.admin.asking import for_each
 from pymq.client.admin.groups import LAGS_AT_ONCE
 from pymq.client.admin.rows import Rows
 from pymq.clock import Clock
 from pymq.errors import PymqError, UsageError
 from pymq.model.names import is_system_group
-from pymq.operations.asking.batches import for_each
 from pymq.operations.asking.retried import Retried
 from pymq.operations.replica_view import BrokerView, ask, brokers
 from pymq.operations.sums import age_ms

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from pymq.client.admin import Admin, BrokerTarget
+from pymq.client.admin.asking import for_each
 from pymq.errors import NotFoundError
 from pymq.model.names import is_system_group, is_user_topic
-from pymq.operations.asking.batches import for_each
 from pymq.wire.bodies_admin import StatsData
 
 IN, OUT, BACK = "in", "out", "back"

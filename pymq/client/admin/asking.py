@@ -70,14 +70,22 @@ class Asking:
         return found
 
 
-async def for_each(keys: Iterable[KeyT], ask: Callable[[KeyT], Awaitable[T]], at_once: int = AT_ONCE) -> dict[KeyT, T]:
-    """Return what ``ask`` returns for each key; ``at_once`` are asked at a time. Raises the first error of a round."""
+async def for_each(keys: Iterable[KeyT], ask: Callable[[KeyT], Awaitable[T]], at_once: int = AT_ONCE) -> list[T]:
+    """Return what ``ask`` returns for each key, in their order; ``at_once`` are asked at a time.
+
+    Raises the first error of a round.
+    """
     waiting = list(keys)
-    found: dict[KeyT, T] = {}
+    found: list[T] = []
     for at in range(0, len(waiting), at_once):
-        part = waiting[at : at + at_once]
-        found |= zip(part, await asyncio.gather(*map(ask, part)), strict=True)
+        found += await asyncio.gather(*map(ask, waiting[at : at + at_once]))
     return found
+
+
+async def by_key(keys: Iterable[KeyT], ask: Callable[[KeyT], Awaitable[T]], at_once: int = AT_ONCE) -> dict[KeyT, T]:
+    """Do as :func:`for_each`; return the answers by their keys."""
+    waiting = list(keys)
+    return dict(zip(waiting, await for_each(waiting, ask, at_once), strict=True))
 
 
 def no_master_text(broker: str) -> str:

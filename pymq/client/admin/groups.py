@@ -9,7 +9,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from pymq.client.admin.asking import BrokerTarget, for_each
+from pymq.client.admin.asking import BrokerTarget, by_key
 from pymq.client.admin.cluster import ClusterAdmin
 from pymq.client.admin.connection import AdminConnection
 from pymq.client.admin.guarded import Changed, Seen, change_entry
@@ -263,7 +263,7 @@ class GroupAdmin:
             return await self.topic_lags_at(address, group, with_times=with_times)
 
         if lags_of is None:
-            found = await for_each(sorted(await self.configs(address)), ask, LAGS_AT_ONCE)
+            found = await by_key(sorted(await self.configs(address)), ask, LAGS_AT_ONCE)
             return {group: lags for group, lags in found.items() if lags}
         if with_times:
             untimed = [
@@ -271,7 +271,7 @@ class GroupAdmin:
                 for group, lags in lags_of.items()
                 if any(lag.lag > 0 and not lag.waiting_since_ms for lag in lags.values())
             ]
-            timed = await for_each(sorted(untimed), ask, LAGS_AT_ONCE)
+            timed = await by_key(sorted(untimed), ask, LAGS_AT_ONCE)
             lags_of |= {group: lags for group, lags in timed.items() if lags}
         return lags_of
 
@@ -325,7 +325,7 @@ class GroupAdmin:
             answer = await self._connection.ask_or_none(address, RequestCode.GET_CONSUME_STATS, header, _UNKNOWN)
             return None if answer is None else decode_admin_body(ConsumeStats, answer.body)
 
-        found = await for_each(sorted(await self.configs(address)), ask, LAGS_AT_ONCE)
+        found = await by_key(sorted(await self.configs(address)), ask, LAGS_AT_ONCE)
         return Rows(
             (group, group_places(stats.offset_table, counts_invisible=bool(stats.pymq_counts_invisible)))
             for group, stats in found.items()
@@ -340,7 +340,7 @@ class GroupAdmin:
         rows = await self._rows.members(address, with_names=with_names)
         if rows is not None:
             return rows
-        found = await for_each(sorted(await self.configs(address)), partial(self.connections, address))
+        found = await by_key(sorted(await self.configs(address)), partial(self.connections, address))
         return Rows((group, group_members(online)) for group, online in found.items() if online is not None)
 
     async def all_member_counts(self) -> Rows[GroupMembers]:

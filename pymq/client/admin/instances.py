@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pymq.client.admin.asking import for_each
+from pymq.client.admin.asking import by_key
 from pymq.client.admin.brokers import BrokerAdmin
 from pymq.client.admin.cluster import ClusterAdmin
 from pymq.client.admin.groups import GroupAdmin
@@ -80,7 +80,7 @@ class InstanceAdmin:
             for group, infos in (await self._brokers.producers(address)).items()
             for one in infos
         ]
-        consumers = await for_each(await self._groups.configs(address), members)
+        consumers = await by_key(await self._groups.configs(address), members)
         return producers + [one for part in consumers.values() for one in part]
 
     async def positions(self) -> dict[str, dict[MessageQueue, QueuePlace]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from pymq.client.admin.asking import for_each
+from pymq.client.admin.asking import by_key
 from pymq.client.admin.connection import AdminConnection
 from pymq.client.admin.groups import GroupAdmin
 from pymq.client.admin.topics import TopicAdmin
@@ -56,7 +56,7 @@ class OffsetAdmin:
         self, group: str, addresses: Mapping[str, str], queues: Sequence[MessageQueue]
     ) -> dict[MessageQueue, int | None]:
         """Return the group's offset in each queue, None where it has none. ``addresses``: by broker name."""
-        return await for_each(queues, lambda queue: self._committed(addresses[queue.broker_name], group, queue))
+        return await by_key(queues, lambda queue: self._committed(addresses[queue.broker_name], group, queue))
 
     async def at_time(self, queues: Sequence[MessageQueue], timestamp_ms: int) -> dict[MessageQueue, int]:
         """Return, for queues of one topic, the first offset stored at ``timestamp_ms`` (Unix ms) or later."""
@@ -70,7 +70,7 @@ class OffsetAdmin:
             answer = await self._connection.ask_broker(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
             return read_answer(OffsetAnswer, answer, address).offset
 
-        return await for_each(queues, offset)
+        return await by_key(queues, offset)
 
     async def missing_on(self, group: str, topic: str) -> list[str]:
         """Return the names of the topic's brokers that don't have the group."""
@@ -89,7 +89,7 @@ class OffsetAdmin:
         for name in await self.missing_on(group, topic):
             if any(queue.broker_name == name for queue in offsets):
                 await self._groups.put(addresses[name], SubscriptionGroupConfig(group_name=group))
-        problems = await for_each(
+        problems = await by_key(
             offsets, lambda queue: self._move(addresses[queue.broker_name], group, queue, offsets[queue])
         )
         return {queue: problem for queue, problem in problems.items() if problem is not None}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from pymq.client.admin.asking import BrokerTarget, change_each, for_each
+from pymq.client.admin.asking import BrokerTarget, by_key, change_each
 from pymq.client.admin.cluster import ClusterAdmin
 from pymq.client.admin.connection import AdminConnection
 from pymq.client.admin.guarded import Seen, change_entry
@@ -207,7 +207,7 @@ class TopicAdmin:
                 None if answer is None else topic_ends(decode_admin_body(TopicStats, answer.body).offset_table.values())
             )
 
-        rows = await for_each(sorted(await self.configs(address)), ask)
+        rows = await by_key(sorted(await self.configs(address)), ask)
         return Rows((topic, row) for topic, row in rows.items() if row is not None)
 
     async def all_ends(self) -> Rows[dict[str, TopicEnds]]:

@@ -11,12 +11,12 @@ from functools import partial
 from typing import Protocol
 
 from pymq.client.admin import Admin
+from pymq.client.admin.asking import for_each
 from pymq.client.admin.groups import LAGS_AT_ONCE
 from pymq.clock import Clock
 from pymq.errors import PymqError, UnreachableError
 from pymq.model.hosts import format_address, host_of, is_address_server, parse_address
 from pymq.model.names import is_system_group
-from pymq.operations.asking.batches import for_each
 from pymq.operations.doctor.state import Broker, ClusterState, Group, Lags, NameServer, Port, Skew, number
 from pymq.operations.replica_view import BrokerView, ask
 from pymq.operations.sums import online_members

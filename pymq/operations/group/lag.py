@@ -15,11 +15,11 @@ from msgspec.structs import replace
 
 from pymq.client import MessageQueue
 from pymq.client.admin import Admin
+from pymq.client.admin.asking import for_each
 from pymq.clock import Clock
 from pymq.errors import NotFoundError, PymqError, UnreachableError
 from pymq.model import pop
 from pymq.model.names import RETRY_PREFIX, check_group, check_topic, is_system_group
-from pymq.operations.asking.batches import for_each
 from pymq.wire.bodies_admin import ConsumeOffset, TopicLag, add_lag, sum_of_known
 
 TOPICS_AT_ONCE = 8

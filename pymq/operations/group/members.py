@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 from pymq.client import MessageQueue
 from pymq.client.admin import Admin
+from pymq.client.admin.asking import for_each
 from pymq.client.admin.groups import MEMBERS_ASKED_MAX
 from pymq.errors import NotFoundError, RefusedError, UnreachableError, UsageError
 from pymq.model.hosts import format_address
 from pymq.model.ids import decode_offset_id
 from pymq.model.names import RETRY_PREFIX, check_group
-from pymq.operations.asking.batches import for_each
 from pymq.operations.group.lag import not_found
 from pymq.operations.message.lookup import find_by_id
 from pymq.wire.bodies_admin import Connection, ConsumerConnections, ConsumerRunningInfo

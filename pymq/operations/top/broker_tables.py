@@ -12,12 +12,13 @@ from itertools import islice
 from typing import TypeVar
 
 from pymq.client.admin import Admin, BrokerTarget
+from pymq.client.admin.asking import for_each
 from pymq.client.admin.groups import LAGS_AT_ONCE
 from pymq.client.admin.rows import Rows
 from pymq.clock import Clock
 from pymq.errors import PymqError
 from pymq.model.names import is_system_group
-from pymq.operations.asking.batches import for_each, or_none
+from pymq.operations.asking.failing import or_none
 from pymq.wire.bodies_admin import TopicLag
 from pymq.wire.bodies_rows import (
     GroupLag,

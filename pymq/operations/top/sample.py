@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from pymq.client.admin import Admin, BrokerTarget
 from pymq.clock import Clock
-from pymq.operations.asking.batches import or_none
 from pymq.operations.asking.deadline import within
+from pymq.operations.asking.failing import or_none
 from pymq.operations.asking.retried import Retried
 from pymq.operations.asking.single_flight import SingleFlight
 from pymq.operations.replica_view import BrokerView, brokers

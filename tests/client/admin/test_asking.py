@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from pymq.client.admin.asking import Asking, BrokerTarget, change_each, for_each
+from pymq.client.admin.asking import Asking, BrokerTarget, by_key, change_each, for_each
 from pymq.errors import ClosedError, PartialError, RefusedError, UnreachableError
 
 A, B = BrokerTarget("a", "c", "a:1"), BrokerTarget("b", "c", "b:1")
@@ -91,5 +91,20 @@ def test_a_bounded_number_of_questions_runs_at_once() -> None:
         running -= 1
         return key * 2
 
-    assert asyncio.run(for_each(range(40), ask)) == {key: key * 2 for key in range(40)}
+    assert asyncio.run(by_key(range(40), ask)) == {key: key * 2 for key in range(40)}
     assert most == 16
+
+
+def test_so_many_run_at_a_time_and_answers_keep_their_order() -> None:
+    running = most = 0
+
+    async def work(number: int) -> int:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+        return number * 2
+
+    assert asyncio.run(for_each(range(7), work, 3)) == [0, 2, 4, 6, 8, 10, 12]
+    assert most == 3
