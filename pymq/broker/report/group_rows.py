@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pymq.broker.report.consumed import Consumed, Invisible, Oldest
@@ -83,7 +84,7 @@ class GroupRows:
         self._invisible = invisible
 
     def rows(self, sight: Sight, header: ConsumeStatsHeader) -> Steps[Reply]:
-        """Return a page of the rows that the header asks for, of those that the sender may see.
+        """Return a page of the rows that the header asks for and the sender may see.
 
         Raises Refusal: INVALID_PARAMETER for another kind, NO_PERMISSION for a sender who may see no row.
         """
@@ -161,12 +162,8 @@ class GroupRows:
         """Return the store times of the oldest waiting and last consumed messages, of the groups that are behind in the
         fewest queues."""
         found: dict[str, tuple[int | None, int | None]] = {}
-        left = TIMED_QUEUES_MAX
-        for group, row in sorted(sums.items(), key=lambda item: item[1].behind_queues):
-            left -= row.behind_queues
-            if left < 0:
-                break
-            oldest = Oldest()
+        for group in _to_time({group: row.behind_queues for group, row in sums.items()}):
+            row, oldest = sums[group], Oldest()
             for topic in row.behind.values():
                 oldest = oldest.older((yield from self._consumed.oldest(group, topic)))
                 yield
@@ -252,11 +249,7 @@ class GroupRows:
                     behind.setdefault(group, []).append(name)
                     queue_counts[group] = queue_counts.get(group, 0) + pairs.queues
             yield
-        left = TIMED_QUEUES_MAX
-        for group in sorted(behind, key=queue_counts.__getitem__):
-            left -= queue_counts[group]
-            if left < 0:
-                break
+        for group in _to_time(queue_counts):
             for name in behind[group]:
                 topic = self._topics.get(name)
                 if topic is not None:
@@ -345,9 +338,9 @@ class GroupRows:
                 for group in (*readers, *new)
                 if group in groups and (group not in connected.names or self._consumed.reads(group, name))
             ]
-            for ids in pieces(topic) if topic is not None and wanted else ():
-                assert topic is not None
-                yield from self._sum_up(topic, ids, wanted, take)
+            if topic is not None and wanted:
+                for ids in pieces(topic):
+                    yield from self._sum_up(topic, ids, wanted, take)
             yield
 
     def _sum_up(self, topic: TopicConfig, ids: range, groups: list[str], take: Take) -> Steps[None]:
@@ -357,3 +350,13 @@ class GroupRows:
             queues = QueueEnds(self._store, topic, ids)
             take(topic, ids, some, queues.behind_each(self._cursors.committed_by(some, name)))
             yield
+
+
+def _to_time(queue_counts: Mapping[str, int]) -> list[str]:
+    """Return the groups that are behind in the fewest queues, as many as a page finds times for.
+
+    ``queue_counts``: in how many queues each group is behind.
+    """
+    ordered = sorted(queue_counts, key=queue_counts.__getitem__)
+    sums = accumulate(queue_counts[group] for group in ordered)
+    return [group for group, looked_at in zip(ordered, sums, strict=True) if looked_at <= TIMED_QUEUES_MAX]

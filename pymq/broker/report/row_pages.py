@@ -1,4 +1,4 @@
-"""Which rows an answer about all topics or groups has: one page of those that the sender may see."""
+"""Which rows an answer about all topics or groups has: one page of the rows that the sender may see."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ class Sight:
         self.withheld = True
         return False
 
-    def check(self, found: Iterable[object], what: str) -> None:
+    def check(self, found: Collection[str], what: str) -> None:
         """Raise Refusal(NO_PERMISSION) when ``found`` is empty because the sender may see nothing of it."""
-        if self._sender is not None and self.withheld and not any(True for _ in found):
+        if self._sender is not None and self.withheld and not found:
             raise Refusal(
                 ResponseCode.NO_PERMISSION,
                 f"User:{self._sender.name} has no permission to access any {what}: it needs Get on one of them.",

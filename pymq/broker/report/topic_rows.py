@@ -28,7 +28,7 @@ class TopicRows:
         self._store = store
 
     def ends(self, sight: Sight, after_name: str | None) -> Steps[Reply]:
-        """Return a page of sums by topic, of those that the sender may see.
+        """Return a page of sums by topic, for the topics that the sender may see.
 
         Raises Refusal(NO_PERMISSION) for a sender who may see none.
         """
