@@ -397,3 +397,36 @@ def test_a_slave_answers_too() -> None:
     expected = lags(Caller(world)).pymq_groups
     assert expected is not None and expected["g1"].lag == 32
     assert lags(Caller(world.reopened(brokerId=1))).pymq_groups == expected
+
+
+@pytest.mark.parametrize("kind", ["groups", "topics", "lags", "places"])
+def test_topics_and_groups_that_go_and_come_again_meanwhile_break_no_answer(kind: str) -> None:
+    """At each rest of an answer a topic and a group are deleted, and the topic is made again with more queues."""
+    rest = answers = 0
+    while rest == answers:  # the steps ended before the rest: all rests were tried
+        world = world_of()
+        caller = Caller(world)
+
+        def answer(request: Any, peer: Any, steps: Any, world: World = world, stop: int = rest) -> Any:
+            nonlocal answers
+            for _ in range(stop + 1):
+                try:
+                    next(steps)
+                except StopIteration as ended:
+                    return ended.value
+            answers = stop + 1
+            metadata = world.parts.metadata
+            Caller(world).ok(Code.DELETE_TOPIC_IN_BROKER, topic="t1")
+            Caller(world).ok(Code.DELETE_SUBSCRIPTIONGROUP, groupName="g1", cleanOffset="true")
+            metadata.topics.put([TopicConfig(topic_name="t1", read_queue_nums=5, write_queue_nums=5)])
+            while True:
+                try:
+                    next(steps)
+                except StopIteration as ended:
+                    return ended.value
+
+        world.parts.runtime.sliced_work.answer = answer  # type: ignore[method-assign]
+        reply = caller.ok(Code.GET_CONSUME_STATS, consumerGroup=EVERY_ROW, pymqAll=kind, pymqTimes="true")
+        assert b'"t0"' in reply.body or b'"g0"' in reply.body
+        rest += 1
+    assert rest > 5
