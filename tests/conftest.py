@@ -57,9 +57,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 settings.register_profile("coverage", deadline=None)
 
 # Tests that run without the tracer, which makes them too slow. They reach no other lines: the simulation, crashes,
-# chaos, attacks, JVMs, tests of ten seconds and more, and tests of every flip, split or failing call.
+# chaos, attacks, JVMs, and tests of every flip, split or failing call.
 UNTRACED_FOLDERS = ("simulation", "crash", "chaos", "hostile", "demo", "packaging", "tidy", "bench")
-UNTRACED_MARKS = ("spark", "slow")
+UNTRACED_MARKS = ("spark",)
 UNTRACED_WORDS = (
     "flipped",
     "any_call",

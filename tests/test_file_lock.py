@@ -69,6 +69,7 @@ def locked_by_another(kind: str, path: Path) -> bool:
     return result.stdout.strip() == "True"
 
 
+@pytest.mark.slow
 def test_everything_imports_without_the_modules_of_posix() -> None:
     program = IMPORT_ALL.replace("{names!r}", repr(POSIX_ONLY)).replace("{attributes!r}", repr(POSIX_ATTRIBUTES))
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

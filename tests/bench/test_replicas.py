@@ -6,6 +6,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from bench.cases import QUICK
 from bench.pairs import PyMQPair, log_end
 from bench.replicas import REPLICA_CASES, REPLICA_SYNC_CASES, SYNC_SETTINGS, PairBench
@@ -13,6 +15,7 @@ from bench.replicas import REPLICA_CASES, REPLICA_SYNC_CASES, SYNC_SETTINGS, Pai
 FEW = replace(QUICK, warm_messages=256, send_messages=1024, backlog_messages=2048, latency_messages=400)
 
 
+@pytest.mark.slow
 def test_a_slave_is_attached_stopped_and_catches_up(tmp_path: Path) -> None:
     pair = PyMQPair(tmp_path, [sys.executable, "-m", "pymq"])
     pair.start()
@@ -31,6 +34,7 @@ def test_a_slave_is_attached_stopped_and_catches_up(tmp_path: Path) -> None:
     assert 0 < figures["replica-lag p50"] <= figures["replica-lag p99"]
 
 
+@pytest.mark.slow
 def test_sends_wait_for_the_slave(tmp_path: Path) -> None:
     pair = PyMQPair(tmp_path, [sys.executable, "-m", "pymq"], SYNC_SETTINGS)
     pair.start()

@@ -14,6 +14,7 @@ from bench.restarts import REBUILD_CASE, UNCLEAN_CASE, measure_restarts
 from bench.standalone import PyMQBroker
 
 
+@pytest.mark.slow
 def test_both_cases_on_a_small_log(tmp_path: Path) -> None:
     server = PyMQBroker(tmp_path, [sys.executable, "-m", "pymq"])
     figures = {figure.name: figure.value for figure in measure_restarts(server, 2048, [UNCLEAN_CASE, REBUILD_CASE])}
@@ -24,6 +25,7 @@ def test_both_cases_on_a_small_log(tmp_path: Path) -> None:
     assert figures["rebuild rate"] > 0
 
 
+@pytest.mark.slow
 def test_a_broker_that_fails_to_restart_is_reported_with_its_last_output(tmp_path: Path) -> None:
     class Spoilt(PyMQBroker):
         def restart(self) -> float:

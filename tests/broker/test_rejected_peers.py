@@ -84,6 +84,7 @@ async def check_serving(brokers: Two, producer: Producer) -> None:
     await until(lambda: ha_client.is_following)
 
 
+@pytest.mark.slow
 def test_a_storm_of_rejected_peers_does_not_disturb_the_broker(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -35,6 +35,7 @@ def completed(words: str, home: Path, **env: str) -> tuple[list[str], str]:
     return result.stdout.split(), result.stderr
 
 
+@pytest.mark.slow
 def test_commands_and_live_names_complete(pymq: Pymq, tmp_path: Path) -> None:
     assert pymq("topic", "create", "completion-1").code == EXIT_OK
     assert pymq("topic", "create", "completion-2").code == EXIT_OK

@@ -28,6 +28,7 @@ def test_every_exit_code_is_documented() -> None:
         assert f"\n| {code} |" in TEXT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_command_on_a_documentation_page_exists(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = page.read_text()

@@ -137,6 +137,7 @@ async def exchange(namesrv: str, metrics: str, count: int) -> list[Scraped]:
     return scrapes
 
 
+@pytest.mark.slow
 def test_a_broker_is_scraped_under_load(servers: Servers) -> None:
     ready = servers.start("one", "standalone", "--ephemeral", "--namesrv-port", "0", "--port", "0")
     count = 2000
@@ -168,6 +169,7 @@ ONE_ROLE_ALONE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_master_its_slave_and_their_name_server(servers: Servers) -> None:
     ready = servers.start("namesrv", "namesrv", "--port", "0")
@@ -204,6 +206,7 @@ def test_a_master_its_slave_and_their_name_server(servers: Servers) -> None:
     assert servers.running["1"].wait(STOP_TIMEOUT_S) == EXIT_OK
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_scrapes_continue_while_roles_change(servers: Servers) -> None:
     servers.namesrv = servers.start("namesrv", "namesrv", "--port", "0")["namesrv"]

@@ -105,6 +105,7 @@ def run(*arguments: str) -> None:
     assert cli.run(list(arguments)) == EXIT_OK
 
 
+@pytest.mark.slow
 def test_tables_of_a_slave_process(group: Group) -> None:
     run("topic", "create", "T", "--wq", "1")
     wait_for("the topic", lambda: "T" in group.topics())

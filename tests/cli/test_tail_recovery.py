@@ -53,6 +53,7 @@ def lose_pages(group: Brokers, name: str, start: int) -> None:
     segment.write_bytes(content[:start] + bytes(len(content) - start))
 
 
+@pytest.mark.slow
 def test_a_restarted_master_has_what_its_slave_has(group: Brokers, capsys: Capture) -> None:
     bodies, half = acknowledged(group, capsys)
     before = group.log("b")
@@ -70,6 +71,7 @@ def test_a_restarted_master_has_what_its_slave_has(group: Brokers, capsys: Captu
     send(group, "more")
 
 
+@pytest.mark.slow
 def test_machines_that_come_up_in_the_wrong_order_lose_nothing(group: Brokers, capsys: Capture) -> None:
     bodies, half = acknowledged(group, capsys)
     group.kill("a")

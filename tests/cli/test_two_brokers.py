@@ -70,6 +70,7 @@ def queues(records: list[dict[str, Any]]) -> dict[str, tuple[int, int]]:
     return {record["broker"]: (record["write_queues"], record["read_queues"]) for record in records}
 
 
+@pytest.mark.slow
 def test_cluster_mode_gives_every_broker_the_same_queues(run: Any) -> None:
     assert queues(run("topic", "create", "everywhere", "-c", "East", "--wq", "4")) == {
         "broker-a": (4, 4),

@@ -6,6 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from pymq.client import Message, Producer, PushConsumer
 from pymq.errors import PymqError
 from pymq.testing.standalone import StandaloneProcess
@@ -13,6 +15,7 @@ from tests.client.scenarios import Inbox, until
 from tests.ports import free_port_block
 
 
+@pytest.mark.slow
 def test_a_restart_interrupts_clients_and_no_message_is_lost(tmp_path: Path) -> None:
     asyncio.run(_restart(tmp_path))
 

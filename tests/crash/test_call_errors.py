@@ -16,6 +16,7 @@ from tests.crash.workloads import workload
 WORKLOADS = ("batches", "segment-roll", "keys", "sync-flush", "tables", "deleted-topics", "following")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_every_call_fails(name: str, tell: Callable[[object], None]) -> None:
     work, tally = workload(name), ErrorTally()

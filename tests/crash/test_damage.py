@@ -32,6 +32,7 @@ def sound() -> list[Origin]:
     return origins()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_no_random_damage_hides_an_intact_message(sound: list[Origin], tell: Callable[[object], None]) -> None:
     tally = DamageTally()
@@ -45,6 +46,7 @@ def test_a_damage_that_once_did_harm_does_none(sound: list[Origin], seed: int) -
     search(sound, range(seed, seed + 1), DamageTally(), offline_every=1)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", ODD_DAMAGERS)
 def test_what_is_no_file_is_named_and_the_rest_is_served(sound: list[Origin], kind: str) -> None:
@@ -53,6 +55,7 @@ def test_what_is_no_file_is_named_and_the_rest_is_served(sound: list[Origin], ki
     assert tally.count == tally.repaired == count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", [0, 7, 19])
 @pytest.mark.parametrize("name", ["stopped", "without sums"])
 def test_no_bit_of_a_unit_hides_a_message(sound: list[Origin], name: str, unit: int) -> None:

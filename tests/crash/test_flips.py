@@ -53,6 +53,7 @@ def know_the_answer(monkeypatch: pytest.MonkeyPatch, suite: FlipSuite) -> None:
     monkeypatch.setattr(damage, "find_flip", find)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_flip_in_the_log_costs_only_its_message(
     suite: FlipSuite, tell: Tell, monkeypatch: pytest.MonkeyPatch
@@ -75,6 +76,7 @@ def test_the_flipped_bit_is_searched(suite: FlipSuite) -> None:
         assert len(suite.check(Flip(path, at, (at + 3) % 8, True)).refused) == 1
 
 
+@pytest.mark.slow
 def test_a_flip_in_a_queue_costs_no_message(suite: FlipSuite, tell: Tell) -> None:
     positions = suite.positions("consumequeue")[::FLIP_STEP]
     for number, (path, at) in enumerate(positions):
@@ -83,6 +85,7 @@ def test_a_flip_in_a_queue_costs_no_message(suite: FlipSuite, tell: Tell) -> Non
     tell(f"{len(positions):,} flips")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["index", "checkpoint", "digests"])
 def test_a_flip_beside_the_data_costs_no_message(suite: FlipSuite, tell: Tell, part: str) -> None:
     missed = 0

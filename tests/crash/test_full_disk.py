@@ -118,6 +118,7 @@ async def fill_up_and_make_room(directory: Path, limit_bytes: int) -> None:
         await asyncio.to_thread(servers.stop)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "limit_bytes",
     [
@@ -130,6 +131,7 @@ def test_sends_are_refused_until_there_is_room(tmp_path: Path, limit_bytes: int)
     asyncio.run(fill_up_and_make_room(tmp_path / "data", limit_bytes))
 
 
+@pytest.mark.slow
 def test_a_broker_killed_while_the_disk_is_full_comes_back(tmp_path: Path) -> None:
     async def scenario() -> None:
         servers = StandaloneProcess(tmp_path / "data", settings=SETTINGS)

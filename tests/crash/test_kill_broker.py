@@ -9,6 +9,8 @@ import asyncio
 import os
 from pathlib import Path
 
+import pytest
+
 from tests.crash.kill_load import ACKNOWLEDGED_MIN
 from tests.crash.kill_rounds import KillRounds
 
@@ -16,6 +18,7 @@ KILL_COUNT = int(os.environ.get("PYMQ_KILL_COUNT", "4"))
 SEED = int(os.environ.get("PYMQ_KILL_SEED", "1789"))
 
 
+@pytest.mark.slow
 def test_no_acknowledged_message_is_lost(tmp_path: Path) -> None:
     print(f"seed {SEED}")
     last = asyncio.run(KillRounds(tmp_path / "data", SEED, report=print).run(KILL_COUNT))

@@ -23,6 +23,7 @@ WAYS = {
 Tell = Callable[[object], None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("work", FIXED, ids=lambda work: work.name)
 def test_every_call_of_a_workload(work: Workload, tell: Tell) -> None:
     tally = explore(work, SEED)
@@ -31,6 +32,7 @@ def test_every_call_of_a_workload(work: Workload, tell: Tell) -> None:
     tell(tally)
 
 
+@pytest.mark.slow
 def test_drawn_workloads(tell: Tell) -> None:
     tally = Tally()
     for seed in range(SEED, SEED + MIXED_COUNT):

@@ -15,6 +15,7 @@ BUG_COUNT_MIN = 50
 pytestmark = pytest.mark.usefixtures("quiet_log")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_seeded_bug_is_caught(bug: Bug) -> None:
     assert caught_by(bug) is not None, f"{bug} passed {bug.suites}"

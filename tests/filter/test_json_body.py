@@ -24,6 +24,7 @@ def count(value: Any) -> int:
     return 1 + sum(map(count, inner))
 
 
+@pytest.mark.slow
 @given(VALUES)
 def test_values_come_back_and_are_never_undercounted(value: Any) -> None:
     body = json.dumps(value).encode()

@@ -1,5 +1,6 @@
 """Compiled expressions equal a slow walk of the tree, and any text is either compiled or refused."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -71,6 +72,7 @@ MESSAGES = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(CONDITIONS, st.lists(MESSAGES, min_size=1, max_size=5))
 def test_closures_equal_the_oracle(tree: nodes.Node, messages: list[dict[str, str]]) -> None:

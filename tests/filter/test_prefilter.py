@@ -54,6 +54,7 @@ def matches(tree: nodes.Node, stored: bytes) -> bool:
         return False
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(CONDITIONS, st.lists(st.tuples(RAW, st.booleans()), min_size=1, max_size=12))
 def test_every_match_is_kept(tree: nodes.Node, raws: list[tuple[str, bool]]) -> None:
@@ -165,6 +166,7 @@ def test_the_prefilter_rests_when_it_drops_too_few() -> None:
     assert prefilter.count(32) == RECORD_COUNT_MIN
 
 
+@pytest.mark.slow
 def test_every_match_of_apache_is_kept() -> None:
     corpus = load_corpus()
     records = [record(message.encode()) for message in corpus.messages]

@@ -60,6 +60,7 @@ def number(body: bytes) -> int:
     return int(body.split()[0])
 
 
+@pytest.mark.slow
 def test_a_tail(server: StandaloneProcess, pair: Pair, tmp_path: Path) -> None:
     arguments = ["tail", TOPIC, "-F", "--from", "start", "--queue", "0", "-o", "raw", "--namesrv", server.namesrv]
     arguments += ["--filter", FILTER["filter"], "--expr", FILTER["expression"], "--via", FILTER["via"]]
@@ -103,6 +104,7 @@ def test_a_spark_task(server: StandaloneProcess, pair: Pair) -> None:
     assert got == WANTED and reader.lost == 0
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_an_export(spark: Any, server: StandaloneProcess, pair: Pair, tmp_path: Path) -> None:
     class KillAtStart(NoProgress):

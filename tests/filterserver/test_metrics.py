@@ -38,6 +38,7 @@ def test_figures_of_a_groups_filter(tmp_path: Path) -> None:
     run_cluster(tmp_path, scenario)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("order", "kills"), [(b"hang", 1), (b"die", 0)])
 def test_kills_and_other_deaths_are_counted_apart(order: bytes, kills: int) -> None:
     async def scenario(pool: WorkerPool) -> None:

@@ -72,6 +72,7 @@ def test_an_endless_compilation_costs_its_worker() -> None:
     run(scenario, compile_time_max_s=1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [b"hang", b"die"])
 def test_a_worker_that_hangs_or_dies_is_replaced(order: bytes) -> None:
     async def scenario(pool: WorkerPool) -> None:

@@ -45,6 +45,7 @@ async def send(namesrv: str, count: int) -> list[float]:
     return found
 
 
+@pytest.mark.slow
 def test_a_clock_ten_years_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = MovedClock(tmp_path / "clock", monkeypatch)
     log_directory = tmp_path / "data" / "commitlog"

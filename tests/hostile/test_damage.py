@@ -116,6 +116,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["stop", "kill"])
 @pytest.mark.parametrize(
     "damage", [delete_first, delete_middle, delete_last, shorten, flip_top_bits, exchange, empty_all]
@@ -130,6 +131,7 @@ def test_every_message_is_served(
         assert bodies(victim.namesrv) == BODIES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["stop", "kill"])
 def test_every_key_is_found_although_slots_of_the_index_are_empty(
     sound: dict[str, Path], how: str, tmp_path: Path

@@ -59,6 +59,7 @@ async def scenario(directory: Path, site: Path, start_limit_bytes: int, patch: p
         await asyncio.to_thread(servers.stop)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start_limit_bytes", [LIMIT_BYTES, 4096, 0])
 def test_a_start_on_a_full_disk_serves(tmp_path: Path, start_limit_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "site").mkdir()

@@ -113,6 +113,7 @@ def health_is_served(victim: Victim) -> bool:
         client.close()
 
 
+@pytest.mark.slow
 def test_a_few_kilobytes_of_empty_messages(victim: Victim) -> None:
     packed = gzip.compress(b"\x0a\x00" * (15 * MIB // 2), 9)
     assert len(packed) < 20 * 1024
@@ -183,6 +184,7 @@ def pull() -> bytes:
     return data
 
 
+@pytest.mark.slow
 def test_pulls_whose_answers_nobody_takes(victim: Victim) -> None:
     with watched(victim):
         clients = [Client(victim, {Setting.INITIAL_WINDOW_SIZE: 0}) for _ in range(3)]
@@ -223,6 +225,7 @@ def test_settings_of_many_clients(victim: Victim) -> None:
         assert health_is_served(victim)
 
 
+@pytest.mark.slow
 def test_idle_connections_of_one_address_lock_nobody_out() -> None:
     with Victim(descriptor_count=512, serves_grpc=True) as victim:
         clients = []
@@ -236,6 +239,7 @@ def test_idle_connections_of_one_address_lock_nobody_out() -> None:
             client.close()
 
 
+@pytest.mark.slow
 def test_a_stop_ends_in_its_time_amid_an_attack() -> None:
     packed = gzip.compress(b"\x0a\x00" * (7 * MIB), 9)
     with Victim(serves_grpc=True) as victim:

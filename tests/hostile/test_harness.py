@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.hostile.harness import MIB, V2, Health, Peer, Victim, ask, eventually, many_peers
 
 
+@pytest.mark.slow
 def test_memory_cpu_and_metrics_of_the_victim_are_read(victim: Victim) -> None:
     victim.reset_peak()
     cpu_s = victim.cpu_s()

@@ -88,6 +88,7 @@ def copied(store: tuple[Path, bool], tmp_path: Path) -> tuple[Path, list[Path]]:
     return directory, segments
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", [[-1], [-3, -2, -1], [3]])
 def test_a_lost_segment_is_refused_until_its_loss_is_accepted(
     store: tuple[Path, bool], tmp_path: Path, lost: list[int]
@@ -110,6 +111,7 @@ def test_a_lost_segment_is_refused_until_its_loss_is_accepted(
     assert pymq("store", "verify", str(directory))[0] == 0
 
 
+@pytest.mark.slow
 def test_a_lost_begin_is_said_and_the_rest_is_served(store: tuple[Path, bool], tmp_path: Path) -> None:
     directory, segments = copied(store, tmp_path)
     segments[0].unlink()
@@ -120,6 +122,7 @@ def test_a_lost_begin_is_said_and_the_rest_is_served(store: tuple[Path, bool], t
         assert asyncio.run(send(broker.namesrv, 1)) == [COUNT]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [0, 65_535])
 @pytest.mark.parametrize("place", [0, -1])
 def test_a_segment_of_a_wrong_size_is_refused(store: tuple[Path, bool], tmp_path: Path, place: int, size: int) -> None:

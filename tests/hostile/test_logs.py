@@ -36,6 +36,7 @@ def assert_short_log(server: Victim) -> None:
     assert len(text) < LOG_BYTES_MAX and text.count("\n") < 10 * LINES_MAX
 
 
+@pytest.mark.slow
 def test_pulls_with_a_commit_offset_that_cannot_be(talkative: Victim) -> None:
     pull = ask(11, {**PULL, "sysFlag": "5", "commitOffset": str(10**15), "queueOffset": "1"})
     flood(talkative.broker, [pull] * REQUEST_COUNT)

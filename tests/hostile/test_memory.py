@@ -92,6 +92,7 @@ def test_woken_pulls_of_peers_that_read_all_get_the_message(victim: Victim) -> N
             assert answer is not None and answer.code == 0 and len(answer.body) > 3 * MIB
 
 
+@pytest.mark.slow
 def test_tag_lists_are_refused_before_they_cost_anything(victim: Victim) -> None:
     spent_s, count = victim.cpu_s(), sized(60, 60)
     with watched(victim), tag_lists(victim, count):
@@ -129,6 +130,7 @@ def test_clients_are_served_before_those_that_ask_for_large_messages_and_read_no
         eventually(lambda: len(health.latencies_ms) > served)
 
 
+@pytest.mark.slow
 def test_long_properties_wait_for_the_index_in_the_log(victim: Victim) -> None:
     """Keys wait until they are inserted, with all properties of their messages."""
     properties = "KEYS\x01" + " ".join(map(str, range(5400))) + "\x02"
@@ -141,6 +143,7 @@ def test_long_properties_wait_for_the_index_in_the_log(victim: Victim) -> None:
                 assert answer is not None and answer.code == 0
 
 
+@pytest.mark.slow
 def test_waiting_pulls_with_large_filters_are_refused_or_end_their_connection(victim: Victim) -> None:
     offset = make_topic(victim)
     waiting = {**PULL, "sysFlag": "6", "suspendTimeoutMillis": str(SUSPEND_MS), "queueOffset": str(offset)}

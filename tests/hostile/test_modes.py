@@ -53,6 +53,7 @@ def use(brokers: Brokers, topic: str) -> None:
     assert brokers.run("send", topic, "later", "--delay-level", "18") == 0
 
 
+@pytest.mark.slow
 def test_a_pair_of_brokers_makes_nothing_that_other_users_may_open(brokers: Brokers, capsys: Any) -> None:
     """In a directory that was open, what is new is closed, too; an operator may have opened the rest on purpose."""
     before = set(brokers.home.iterdir())

@@ -84,6 +84,7 @@ def test_an_impossible_registration_is_refused(victim: Victim, body: bytes) -> N
     assert addresses(victim) == {}
 
 
+@pytest.mark.slow
 def test_topics_times_broker_names_are_bounded(victim: Victim) -> None:
     """Each request has the largest table a broker may have, under another name: 13 MiB of memory each without bound."""
     topics = [TopicConfig(topic_name=f"a-topic-with-a-name-{n:06}") for n in range(40_000)]
@@ -99,6 +100,7 @@ def test_topics_times_broker_names_are_bounded(victim: Victim) -> None:
         assert victim.rss_bytes() - before < 256 * MIB
 
 
+@pytest.mark.slow
 def test_a_compressed_bomb_is_not_kept(victim: Victim) -> None:
     line = b"T%05d 4 4 6 SINGLE_TAG {}" + b" " * 60_000
     many = b"".join(struct.pack(">i", len(line) - 1) + line % n for n in range(1100))

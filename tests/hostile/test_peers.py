@@ -34,6 +34,7 @@ def grow(brokers: Brokers, count: int = 20) -> None:
         assert brokers.run("send", "t", f"m{number}") == 0
 
 
+@pytest.mark.slow
 def test_a_master_neither_asks_nor_believes_a_broker_that_a_request_names(brokers: Brokers) -> None:
     """The request names an address; what would answer there has an epoch of 2^60 and truncates a joining log to 0."""
     address = brokers.start("first", "--id", "0")
@@ -55,6 +56,7 @@ def test_a_master_neither_asks_nor_believes_a_broker_that_a_request_names(broker
         assert status_of(peer).broker_id == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("is_copied", "epoch"), [(False, 2), (False, 1 << 60), (True, 1 << 60)])
 def test_a_registered_stranger_demotes_no_master(brokers: Brokers, is_copied: bool, epoch: int) -> None:
     """Neither with a history of its own, nor with a copy of the master's and an epoch that can't be true."""
@@ -73,6 +75,7 @@ def test_a_registered_stranger_demotes_no_master(brokers: Brokers, is_copied: bo
         grow(brokers, 1)
 
 
+@pytest.mark.slow
 def test_an_unrelated_master_of_the_default_name_refuses_to_start_beside_a_living_one(
     brokers: Brokers, capsys: Any
 ) -> None:
@@ -87,6 +90,7 @@ def ha_address(peer: Peer) -> str:
     return status_of(peer).ha_address
 
 
+@pytest.mark.slow
 def test_eight_bytes_on_the_ha_port_are_no_slave(brokers: Brokers) -> None:
     """A SYNC_MASTER without slaves refuses sends, whatever strangers write to its HA port."""
     address = brokers.start("first", "--id", "0", brokerRole="SYNC_MASTER")
@@ -102,6 +106,7 @@ def test_eight_bytes_on_the_ha_port_are_no_slave(brokers: Brokers) -> None:
             assert status_of(peer).log_end == end
 
 
+@pytest.mark.slow
 def test_strangers_on_the_ha_port_keep_no_slave_out(brokers: Brokers, capsys: Any) -> None:
     address = brokers.start("first", "--id", "0", brokerRole="SYNC_MASTER")
     with Peer(address) as peer, many_peers(ha_address(peer), STRANGER_COUNT):
@@ -111,6 +116,7 @@ def test_strangers_on_the_ha_port_keep_no_slave_out(brokers: Brokers, capsys: An
         assert status_of(peer).in_sync_slaves == 1
 
 
+@pytest.mark.slow
 def test_forged_joinings_and_a_kill_leave_a_sync_master_that_takes_sends(brokers: Brokers, capsys: Any) -> None:
     address = brokers.start("first", "--id", "0", brokerRole="SYNC_MASTER")
     brokers.start("second", "--id", "1")
@@ -128,6 +134,7 @@ def test_forged_joinings_and_a_kill_leave_a_sync_master_that_takes_sends(brokers
     grow(brokers, 3)
 
 
+@pytest.mark.slow
 def test_a_slave_truncates_nothing_on_the_word_of_a_registered_liar(brokers: Brokers) -> None:
     """The name server lists the liar as the master; it answers a joining with start 0."""
     with LyingPeer([EpochEntryBody(2, 0, "e" * 16)]) as liar, Peer(brokers.namesrv) as namesrv:

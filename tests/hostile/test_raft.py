@@ -132,6 +132,7 @@ def replace_disk(replica: Replica) -> Replica:
     return replica._replace(disk_id="f" * 16)
 
 
+@pytest.mark.slow
 def test_nothing_that_a_stranger_says_counts(group: Group) -> None:
     before = {node: group.state(node) for node in group.nodes}
     members = {replica.node_id: replica for replica in group.first.replicas}
@@ -185,6 +186,7 @@ def test_no_answer_shows_the_secret(group: Group) -> None:
         )
 
 
+@pytest.mark.slow
 def test_a_broker_with_another_secret_does_not_join(group: Group, tmp_path: Path) -> None:
     """It has the address and the settings of a member, and an empty disk, as a new disk of that member has."""
     leader = group.leader
@@ -219,6 +221,7 @@ def is_back(group: Group, node: str) -> bool:
     return bool(state.leader) and state.log_end == group.state(state.leader).confirm_offset
 
 
+@pytest.mark.slow
 def test_a_damaged_log_is_mended_from_the_others_and_does_not_lead(group: Group) -> None:
     eventually(lambda: all(is_back(group, each) for each in group.nodes), WAIT_S)
     node = group.leader

@@ -25,6 +25,7 @@ def test_a_bug_can_be_planted(bug: Bug) -> None:
         pass
 
 
+@pytest.mark.slow
 def test_bugs_in_claims_and_in_the_choice_of_peers_are_caught() -> None:
     command = [sys.executable, "-m", "tests.hostile.mutations", PEERS, CLAIMS]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -117,6 +117,7 @@ def test_commits_end_at_the_limit_of_offsets(victim: Victim) -> None:
         assert offset_count(peer) == OFFSET_COUNT_MAX
 
 
+@pytest.mark.slow
 def test_answers_about_many_queues_let_others_be_served(victim: Victim) -> None:
     with Peer(victim.broker) as peer:
         make_group(peer, "reader")
@@ -160,6 +161,7 @@ def test_the_lag_of_many_topics_and_groups_lets_others_be_served() -> None:
         health.assert_served()
 
 
+@pytest.mark.slow
 def test_a_look_up_in_a_slot_full_of_keys_ends(victim: Victim) -> None:
     slot = index_key_hash("keys", "attacked") % SLOT_COUNT
     crowd = [key for key in map(str, range(10**6)) if index_key_hash("keys", key) % SLOT_COUNT == slot][:1000]

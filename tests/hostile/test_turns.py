@@ -69,6 +69,7 @@ def draining(peer: Peer) -> Iterator[list[int]]:
         peer.close()
 
 
+@pytest.mark.slow
 def test_pulls_with_falling_deadlines_on_one_queue(victim: Victim) -> None:
     with Peer(victim.broker) as good:
         assert good.call(ask(310, {**V2, "b": "Parked"}, b"x")).code == 0
@@ -87,6 +88,7 @@ def test_pulls_with_falling_deadlines_on_one_queue(victim: Victim) -> None:
     health.assert_served()
 
 
+@pytest.mark.slow
 def test_one_arrival_wakes_every_pull_of_a_queue(victim: Victim) -> None:
     with Peer(victim.broker) as good:
         assert good.call(ask(310, {**V2, "b": "Woken"}, b"x")).code == 0
@@ -115,6 +117,7 @@ def test_connections_that_end_with_all_their_pulls_parked(victim: Victim) -> Non
     health.assert_served()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", [28, 21, 310, 11], ids=["runtime information", "all topics", "sends", "pulls"])
 def test_one_way_floods(victim: Victim, code: int) -> None:
     fields = {310: V2, 11: {**PULL, "queueOffset": "0"}}.get(code, {})
@@ -161,6 +164,7 @@ def sql_pull(number: int, **changes: str) -> bytes:
     return ask(11, fields | changes)
 
 
+@pytest.mark.slow
 def test_pulls_through_expressions_of_500_comparisons(filtering: Victim) -> None:
     """Each pull reads on where the one before ended, as a consumer does: in the end it has seen every message."""
 
@@ -186,6 +190,7 @@ def test_pulls_through_expressions_of_500_comparisons(filtering: Victim) -> None
     health.assert_served()
 
 
+@pytest.mark.slow
 def test_sends_beside_parked_expressions_of_500_comparisons(filtering: Victim) -> None:
     def park(number: int, end: int) -> bytes:
         return sql_pull(number, queueOffset=str(end), sysFlag="6", suspendTimeoutMillis="30000")
@@ -223,6 +228,7 @@ def row_questions(after: str) -> list[bytes]:
     ]
 
 
+@pytest.mark.slow
 def test_rows_of_all_topics_and_groups_again_and_again() -> None:
     """Many ask at once, from made-up places of many sizes; wide topics take more than one piece."""
     wide = {"readQueueNums": "5000", "writeQueueNums": "5000", "perm": "6", "topicFilterType": "SINGLE_TAG"}

@@ -40,6 +40,7 @@ async def pull_all(target: Target) -> list[bytes]:
         bodies += [message.body for message in decode_records(answer.body)]
 
 
+@pytest.mark.slow
 def test_every_hostile_frame_is_survived(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> Counter[str]:
         async with attacked_broker() as (target, broker):
@@ -60,6 +61,7 @@ def test_every_hostile_frame_is_survived(capsys: pytest.CaptureFixture[str], cap
         print(f"\n{len(BROKER)} hostile frames at a broker, all survived; closed for: {dict(reasons.most_common())}")
 
 
+@pytest.mark.slow
 def test_mutated_captured_frames_are_survived(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:

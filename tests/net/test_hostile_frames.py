@@ -72,6 +72,7 @@ def test_all_of_them_at_once(capsys: pytest.CaptureFixture[str]) -> None:
         print(f"\n{count} hostile frames in three volleys, all survived")
 
 
+@pytest.mark.slow
 def test_mutated_captured_frames_are_survived(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -202,6 +203,7 @@ async def peak_until_idle(target: Target) -> int:
     return peak
 
 
+@pytest.mark.slow
 def test_unread_answers_cost_bounded_memory_and_reach_a_late_reader() -> None:
     """Small requests ask for 80 KB thousands of times: the server must hold no more than its write buffer."""
     request_count = 2000

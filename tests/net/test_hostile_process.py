@@ -65,6 +65,7 @@ async def end(attacker: Raw) -> None:
     attacker.close()
 
 
+@pytest.mark.slow
 def test_a_process_survives_every_round_and_does_not_grow(capsys: pytest.CaptureFixture[str]) -> None:
     command = [sys.executable, "-m", "pymq", "namesrv", "--port", "0", "--json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)

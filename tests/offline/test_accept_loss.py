@@ -109,6 +109,7 @@ def test_after_a_kill_what_is_left_is_dispatched_and_ends_are_those_of_the_queue
     assert is_sound(files) and not files.exists(f"{ROOT}/config/queueEnds.json")
 
 
+@pytest.mark.slow
 def test_a_crash_at_any_call_leaves_a_directory_that_another_call_finishes() -> None:
     calls = 0
     while True:

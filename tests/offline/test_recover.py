@@ -386,6 +386,7 @@ class Killed(Exception):
     """Raised where the process is killed."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("power_loss", [False, True], ids=["kill", "power loss"])
 def test_a_run_killed_at_any_call_is_finished_by_the_next(power_loss: bool) -> None:
     source, whole = pair(60)

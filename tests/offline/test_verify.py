@@ -114,6 +114,7 @@ def test_store_times_that_go_back_are_a_note(tmp_path: Path) -> None:
     assert any("goes back at 1 records" in note for note in report.notes)
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_in_covered_bytes_is_found(tmp_path: Path) -> None:
     """This leaves out head fields that only a whole-record CRC covers; docs/storage.md lists them."""
     root, _ = unpack("store-clean", tmp_path)

@@ -47,6 +47,7 @@ def run(spark: Any, file: PipelineFile, server: StandaloneProcess, trigger: str,
     return batches
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_the_example_hands_over_to_the_broker(spark: Any, tmp_path: Path) -> None:
     lake, file = tmp_path / "archive", pipeline(tmp_path)

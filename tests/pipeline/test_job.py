@@ -45,6 +45,7 @@ def run(file: PipelineFile, spark: Any, server: StandaloneProcess, checkpoint: P
     return batches
 
 
+@pytest.mark.slow
 def test_sessions_of_the_example_are_counted_once_over_restarts(
     spark: Any, server: StandaloneProcess, tmp_path: Path
 ) -> None:
@@ -93,6 +94,7 @@ path = "COPY"
 """
 
 
+@pytest.mark.slow
 def test_topics_join_files_into_files(spark: Any, server: StandaloneProcess, tmp_path: Path) -> None:
     (tmp_path / "prices.json").write_text('{"item": "tea", "price": 2.5}\n{"item": "jam", "price": 4}\n', "utf-8")
     send(server, "pipeline-sold", ["tea", "jam", "tea", "ink"])

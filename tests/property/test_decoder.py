@@ -122,6 +122,7 @@ def test_any_stream_is_split_or_refused(chunks: list[bytes]) -> None:
         assert violation.reason == "frame-length"
 
 
+@pytest.mark.slow
 def test_mutated_frames_decode_or_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     reasons: Counter[str] = Counter()
     for payload in mutants(FUZZ_COUNT):
@@ -166,6 +167,7 @@ def test_mutated_frames_never_break_the_name_servers_handlers(capsys: pytest.Cap
     assert {0, 1, 3} <= answers.keys()
 
 
+@pytest.mark.slow
 def test_mutated_bodies_never_break_their_readers(capsys: pytest.CaptureFixture[str]) -> None:
     # A body in place of a frame: its first bytes are damaged as often as headers.
     mutator = Mutator(BODIES, FUZZ_SEED + 2)

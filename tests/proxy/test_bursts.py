@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from pymq.proxy.protocol import messages as m
 from pymq.proxy.protocol.messages import SERVICE
 from pymq.proxy.protocol.names import Code
@@ -14,6 +16,7 @@ from tests.proxy.harness import CALL_TIMEOUT_S, RawClient, with_client
 CALLS = 4_000  # the gRPC library by itself takes no more than 3,000 that wait
 
 
+@pytest.mark.slow
 def test_calls_that_come_at_the_same_time_are_all_served() -> None:
     async def work(client: RawClient, server: ProxyServer) -> None:
         heartbeat = client.channel.unary_unary(f"/{SERVICE}/Heartbeat")

@@ -19,6 +19,7 @@ from pymq.testing.standalone import StandaloneProcess
 from tests.proxy.harness import RawClient
 
 
+@pytest.mark.slow
 def test_one_process_serves_plain_and_tls_connections_until_it_is_stopped() -> None:
     with StandaloneProcess(arguments=["--grpc-port", "0"]) as standalone:
         create = [sys.executable, "-m", "pymq", "topic", "create", "GrpcCommand", "--namesrv", standalone.namesrv]

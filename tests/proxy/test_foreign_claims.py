@@ -179,6 +179,7 @@ def test_a_renewed_handle_is_known_without_a_look_at_its_record(broker: TestBrok
     with_users(broker, gatekeeper, work)
 
 
+@pytest.mark.slow
 def test_claims_of_other_calls_reach_only_what_the_caller_may(broker: TestBroker, gatekeeper: Gatekeeper) -> None:
     """An acknowledgement, a new invisible time, a recall and the end of a transaction of another user's message."""
 

@@ -75,6 +75,7 @@ MODULES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_seeded_bug_is_caught(bug: Bug) -> None:
     assert is_caught(bug, _run), f"{bug.name} passed {bug.suites}"

@@ -25,6 +25,7 @@ async def kill_all(cluster: Cluster) -> None:
         broker.kill()
 
 
+@pytest.mark.slow
 @PLANS
 def test_an_impatient_run_ends_with_the_first_broken_promise(plan: Plan) -> None:
     patient, impatient = (
@@ -34,6 +35,7 @@ def test_an_impatient_run_ends_with_the_first_broken_promise(plan: Plan) -> None
     assert impatient.simulated_us < patient.simulated_us
 
 
+@pytest.mark.slow
 @PLANS
 def test_all_brokers_start_again_at_the_end(plan: Plan) -> None:
     report = simulate(plan, story=kill_all)

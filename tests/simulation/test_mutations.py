@@ -17,6 +17,7 @@ HUNTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("bug", "hunting_plan", "searched_seeds"), HUNTS)
 def test_a_seeded_bug_is_caught(bug: Bug, hunting_plan: HuntingPlan, searched_seeds: int) -> None:
     """By a suite that the bug names, or by one of the seeds that are tried after these."""

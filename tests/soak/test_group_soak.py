@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from pymq.testing.standalone import StandaloneProcess
 from tests.soak.group_soak import GroupSoak, SoakPlan
 from tests.soak.ledger import Ledger
 
 
+@pytest.mark.slow
 def test_all_is_consumed_while_members_come_go_and_die() -> None:
     plan = SoakPlan(2, members=9, queues=12, pause_s=0.15, seed=20, kills_in_order=False, invisible_ms=1_000)
     with StandaloneProcess() as servers:

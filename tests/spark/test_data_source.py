@@ -50,6 +50,7 @@ def test_a_query_over_topics(spark: Any, filled: FakeCluster) -> None:
     assert counts == {("orders", "A"): 100, ("orders", "B"): 100, ("other", "A"): 5, ("other", "B"): 5}
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_columns_positions_and_path(spark: Any, filled: FakeCluster) -> None:
     start = '{"other":{"broker-a":{"0":7}}}'
@@ -72,6 +73,7 @@ def test_where_limits_the_pulls(spark: Any, filled: FakeCluster) -> None:
     assert min(int(pull["queueOffset"]) for pull in filled.pulls) == 90
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_where_on_properties_is_pushed_to_the_broker(spark: Any, filled: FakeCluster) -> None:
     filled.select = judged
@@ -91,6 +93,7 @@ def test_where_on_properties_is_pushed_to_the_broker(spark: Any, filled: FakeClu
         assert all(pushed in pull["subscription"] for pull in filled.pulls), filled.pulls[0]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_sql_and_filters_by_option(spark: Any, filled: FakeCluster) -> None:
     filled.select = judged
@@ -110,6 +113,7 @@ def test_sql_and_filters_by_option(spark: Any, filled: FakeCluster) -> None:
         stopped.collect()
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_wrong_expression_is_refused_before_the_first_read(spark: Any, filled: FakeCluster) -> None:
     filled.pulls.clear()
@@ -151,6 +155,7 @@ def test_an_empty_topic_has_no_rows(spark: Any, filled: FakeCluster) -> None:
     assert frame(spark, filled, topics="empty,other").count() == 10
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_what_can_not_work_fails_when_the_query_is_planned(spark: Any, filled: FakeCluster) -> None:
     filled.pulls.clear()

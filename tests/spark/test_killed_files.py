@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.spark.kills.files import attack, fault
 
 
+@pytest.mark.slow
 def test_every_message_is_there_once(tmp_path: Path) -> None:
     assert attack(tmp_path, seed=3, points=2) == ""
 

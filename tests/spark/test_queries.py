@@ -36,6 +36,7 @@ def lake(directory: Path) -> Path:
     return directory
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_queries(spark: Any, cluster: FakeCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = small_store(tmp_path / "broker-a")

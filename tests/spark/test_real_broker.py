@@ -96,6 +96,7 @@ def test_an_address_server_is_asked_again_in_time_and_may_be_away() -> None:
     assert servers.addresses(places) == ["fixed:9", "b:2"]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_an_export_holds_every_message_once(spark: Any, server: StandaloneProcess, tmp_path: Path) -> None:
     summary = run(ExportOptions(namesrv=server.namesrv, output=tmp_path / "out", master="local[2]"))

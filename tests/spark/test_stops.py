@@ -59,6 +59,7 @@ def jvm_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["an interrupt", "an interrupt without Spark", "the end of its JVM"])
 def test_a_stopped_export_keeps_what_is_finished(tmp_path: Path, how: str) -> None:
     with tempfile.TemporaryDirectory() as scratch:

@@ -237,7 +237,7 @@ class BatchMachine(RuleBasedStateMachine):
         self.store.close()
 
 
-TestBatchQueues = BatchMachine.TestCase
+TestBatchQueues = pytest.mark.slow(BatchMachine.TestCase)
 TestBatchQueues.settings = settings(
     max_examples=int(os.environ.get("PYMQ_BATCH_EXAMPLES", "25")),
     stateful_step_count=25,

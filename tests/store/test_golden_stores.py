@@ -84,6 +84,7 @@ def test_every_message_is_served_and_stays_after_restarts(name: str, tmp_path: P
         assert not (root / "abort").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("lost", [("consumequeue",), ("index",), ("consumequeue", "index"), ("checkpoint",)])
 def test_deleted_queues_and_index_are_rebuilt_from_the_log(name: str, lost: tuple[str, ...], tmp_path: Path) -> None:

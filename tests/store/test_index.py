@@ -76,6 +76,7 @@ def test_bulk_insertion_writes_the_same_bytes_as_the_plain_one(entries: list, cu
     assert bulk.full == plain.full == (len(entries) >= 49)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(ENTRIES.filter(bool), st.data())
 def test_rolling_back_restores_every_chain(entries: list, data: st.DataObject) -> None:
@@ -386,6 +387,7 @@ def test_a_disabled_index_costs_nothing_and_finds_nothing() -> None:
     assert found_by_key(again, "T", "k") == [b"x"]
 
 
+@pytest.mark.slow
 def test_a_flipped_byte_of_the_index_never_finds_a_wrong_message() -> None:
     files = MemoryFiles()
     store = make_store(files, segment_size_bytes=1 << 16, index_entry_count=150)

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from pymq.store.disk.fs import RealFiles
 from tests.store.support import found_by_key, make_store, read_all
 
@@ -31,6 +33,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_a_killed_process_loses_no_acknowledged_message(tmp_path: Path) -> None:
     root = str(tmp_path / "store")
     number, answered, seen = 0, 0, 0

@@ -191,7 +191,7 @@ def _tag(body: bytes) -> str:
     return "AB"[int(body[:6]) % 2] if body[6:7] != b"." else ""
 
 
-TestStore = StoreMachine.TestCase
+TestStore = pytest.mark.slow(StoreMachine.TestCase)
 TestStore.settings = settings(
     max_examples=100, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
 )

@@ -6,6 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
+import pytest
+
 from tests.tidy.sources import Module, modules
 
 # Packages that are not done yet. In the last one docstrings of commands are the text of --help, which stays.
@@ -29,6 +31,7 @@ def third_person(module: Module) -> Iterator[str]:
             yield f"{module.name}:{node.lineno}: {found[0]}"
 
 
+@pytest.mark.slow
 def test_docstrings_of_functions_begin_in_the_imperative_mood() -> None:
     found = [line for module in modules() if not module.name.startswith(NOT_YET) for line in third_person(module)]
     assert not found, "write Return, Yield, Raise, … in place of Returns, Yields, Raises"

@@ -24,6 +24,7 @@ def collected() -> list[str]:
     return [line for line in done.stdout.splitlines() if "::" in line]
 
 
+@pytest.mark.slow
 def test_every_cell_is_a_test_that_passed() -> None:
     assert matrix.parse(matrix.table_in(PAGE.read_text()).splitlines()) == matrix.cells(
         dict.fromkeys(collected(), True)

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
 
+import pytest
+
 from tests.tidy.sources import ROOT, Module, modules
 
 
@@ -59,6 +61,7 @@ def circular(graph: Mapping[str, set[str]]) -> set[str]:
     return set()
 
 
+@pytest.mark.slow
 def test_layers_import_downwards_only() -> None:
     program = "import sys; from importlinter.cli import lint_imports_command; sys.exit(lint_imports_command())"
     done = subprocess.run(
@@ -72,6 +75,7 @@ def test_layers_import_downwards_only() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_no_modules_import_each_other_in_a_circle() -> None:
     assert circular(import_graph(modules())) == set()
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import re
 
+import pytest
+
 from tests.tidy.sources import Module, dotted, modules
 
 LAYOUT = ("pymq/model/layout.py", "pymq/model/layout_dtypes.py")
@@ -50,12 +52,14 @@ def typed_numbers(module: Module) -> list[int]:
     ]
 
 
+@pytest.mark.slow
 def test_structs_and_numpy_types_of_stored_bytes_stand_in_the_layout_modules() -> None:
     found = {module.name: struct_calls(module) + typed_numbers(module) for module in modules()}
     strange = {name: lines for name, lines in found.items() if lines and name not in LAYOUT and name not in OTHERS}
     assert not strange, "take them from pymq.model.layout, or list the module here if it packs something else"
 
 
+@pytest.mark.slow
 def test_the_list_of_other_layouts_is_true() -> None:
     assert set(OTHERS) == {module.name for module in modules() if struct_calls(module)} - set(LAYOUT)
 

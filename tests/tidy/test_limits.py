@@ -61,6 +61,7 @@ def test_each_limit_is_documented_with_its_value(page: str, count: int) -> None:
     assert in_docs(page) == in_code(page)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["replication-protocol.md", "raft-protocol.md"])
 def test_each_limit_is_in_a_test(page: str) -> None:
     tests = "".join(

@@ -8,6 +8,7 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+import pytest
 from typer.main import get_command
 
 from pymq.cli.main import app
@@ -66,6 +67,7 @@ def test_a_subcommand_works_with_tests_that_run_it_or_is_refused_with_the_reason
             assert f'"{row.name}"' in interop_tests()[f"test_{test}"], row
 
 
+@pytest.mark.slow
 def test_the_commands_for_the_same_job_exist() -> None:
     admin = Admin("127.0.0.1:9876")
     for command in sorted({command for row in rows() for command in row.commands}):

@@ -95,6 +95,7 @@ def test_core_gets_clock_and_files_from_its_caller(name: str) -> None:
     assert not found, f"{module.name}: take it through the constructor instead"
 
 
+@pytest.mark.slow
 def test_asyncio_is_known_to_composition_roots_only() -> None:
     knowing = [
         module.name

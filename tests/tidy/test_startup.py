@@ -69,6 +69,7 @@ def test_a_server_without_metrics_leaves_their_libraries_out() -> None:
     assert not {name.partition(".")[0] for name in json.loads(done.stdout)} & {"prometheus_client", "h11", "numpy"}
 
 
+@pytest.mark.slow
 def test_a_broker_of_a_plain_group_leaves_raft_out() -> None:
     program = (
         "import sys, pymq.broker.assembly.broker, pymq.broker.metrics.collector; sys.exit('pymq.raft' in sys.modules)"

@@ -3,6 +3,8 @@
 import ast
 from collections.abc import Iterator
 
+import pytest
+
 from tests.tidy.sources import Module, dotted, modules
 
 STORE = "pymq/store/store.py"
@@ -37,6 +39,7 @@ def test_other_packages_use_public_members_of_the_store() -> None:
     assert not found, "give MessageStore a method for it"
 
 
+@pytest.mark.slow
 def test_other_packages_import_few_modules_of_the_store() -> None:
     found = {
         f"{module.name}: {name}"

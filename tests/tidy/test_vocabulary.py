@@ -55,6 +55,7 @@ def retired_words(path: Path) -> Iterator[str]:
             yield f"{name}:{number}: {found[0]}"
 
 
+@pytest.mark.slow
 def test_no_retired_word_is_left() -> None:
     paths = [path for path in files((*TREES, *TESTS)) if path.relative_to(ROOT).as_posix() not in NOT_YET]
     assert len(paths) > 300

@@ -42,6 +42,7 @@ def by_name(configs: list[TopicConfig]) -> dict[str, TopicConfig]:
     return {config.topic_name: config for config in configs}
 
 
+@pytest.mark.slow
 @given(st.lists(CONFIGS, max_size=5), VERSIONS, st.lists(NAMES, max_size=2), st.booleans())
 def test_registrations_survive_both_forms(
     configs: list[TopicConfig], version: DataVersion, servers: list[str], compressed: bool

@@ -32,6 +32,7 @@ def test_a_share_by_position_is_exact(some: int, others: int, start: int, rounds
     assert outcomes.count(True) == rounds * share
 
 
+@pytest.mark.slow
 @given(st.lists(st.text("abcXYZ0189-", min_size=1, max_size=8)), st.integers(1, 12), st.data())
 def test_ranges_share_out_every_key_once(keys: list[str], parts: int, data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, parts - 1))

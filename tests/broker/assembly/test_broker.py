@@ -284,6 +284,7 @@ def test_answers_under_sync_flush_come_after_the_disk_has_them(tmp_path: Path) -
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_pulls_are_moved_on_after_an_operator_deletes_old_messages(tmp_path: Path) -> None:
     async def scenario() -> None:
         settings: dict[str, Any] = {

@@ -244,6 +244,7 @@ typed_starts = [*starts[:3], "__SHARDINGKEY\x01g\x02", "__SHARDINGKEY\x01\x02", 
 typed_starts += ["UNIQ_KEY\x01a\x02TIMER_DELAY_SEC\x01600\x02", "TIMER_DELAY_MS\x010\x02"]
 
 
+@pytest.mark.slow
 def test_fast_path_and_plain_path_store_the_same() -> None:
     taken: list[bool] = []
 
@@ -302,6 +303,7 @@ def test_with_the_check_of_types_a_topic_of_one_type_is_left_to_the_plain_path()
         world.parts.messages.writer.commit()
 
 
+@pytest.mark.slow
 def test_a_topic_of_one_type_takes_the_same_on_both_paths() -> None:
     taken: list[bool] = []
 

@@ -147,6 +147,7 @@ STATEMENTS = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.dictionaries(st.sampled_from(["a", "b", "ab"]), VALUES), min_size=20, max_size=60),

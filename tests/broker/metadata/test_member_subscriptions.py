@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pymq.broker.metadata.member_subscriptions import TOPICS_MAX, VARIANTS_MAX, MemberSubscriptions
 from pymq.wire.bodies_client import SubscriptionData
 from tests.broker.world import FakePeer
@@ -34,6 +36,7 @@ def test_differences_are_counted_by_topic() -> None:
     assert not found.differ and found.size_bytes == 0
 
 
+@pytest.mark.slow
 def test_what_many_members_subscribe_to_takes_bounded_memory() -> None:
     found = MemberSubscriptions()
     peers = [FakePeer(str(number)) for number in range(1000)]

@@ -7,6 +7,8 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from pymq.broker.raft.joining_mark import FORMER_DIRECTORY
 from pymq.client import Admin, Message, MessageQueue, Producer, PullConsumer
 from pymq.model.tables import TopicConfig
@@ -17,6 +19,7 @@ QUEUE = MessageQueue(TOPIC, NAME, 0)
 BODY_BYTES = 64 << 10
 
 
+@pytest.mark.slow
 def test_a_follower_behind_the_log_takes_the_leader_s(tmp_path: Path) -> None:
     with RaftProcesses(tmp_path) as group:
         asyncio.run(_run(group))

@@ -240,6 +240,7 @@ def test_who_is_gone_gets_no_leadership() -> None:
     assert group.best_successor() == ""
 
 
+@pytest.mark.slow
 def test_records_of_a_deposed_leader_end_with_its_role() -> None:
     """One line, and no error of each turn: the core takes no record of a node that leads no more."""
     broker = Hosted()
@@ -342,6 +343,7 @@ def test_a_transfer_refuses_writes_of_its_own_turn(monkeypatch: pytest.MonkeyPat
     assert done == ["n1", "writes are checked"]
 
 
+@pytest.mark.slow
 def test_the_record_of_a_membership_is_written_by_a_node_that_was_held() -> None:
     clock = ManualClock()
     store = MessageStore(root="/s", files=MemoryFiles(), clock=clock)

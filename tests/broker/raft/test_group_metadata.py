@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from pymq.client import Admin, Message, MessageQueue, Producer, PullConsumer
 from pymq.client.admin.asking import BrokerTarget
 from pymq.model.tables import SubscriptionGroupConfig, TopicConfig
@@ -14,6 +16,7 @@ TOPIC, GONE, GROUP = "RaftTables", "RaftTablesGone", "raft-tables"
 OFFSETS = {0: 3, 1: 7}
 
 
+@pytest.mark.slow
 def test_acknowledged_topics_groups_and_offsets_survive_a_kill(tmp_path: Path) -> None:
     with RaftProcesses(tmp_path) as group:
         asyncio.run(_run(group))
@@ -53,6 +56,7 @@ async def _run(group: RaftProcesses) -> None:
                 assert await consumer.committed(MessageQueue(TOPIC, NAME, queue_id)) == offset
 
 
+@pytest.mark.slow
 def test_a_topic_that_was_made_again_is_empty_on_the_next_leader(tmp_path: Path) -> None:
     """Neither its messages come back, nor those that waited for a delay."""
     with RaftProcesses(tmp_path, settings={"messageDelayLevel": "1s 5s"}) as group:

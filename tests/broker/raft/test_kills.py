@@ -6,11 +6,14 @@ import asyncio
 import random
 from pathlib import Path
 
+import pytest
+
 from tests.broker.raft.kills import CLOCK, DISK, KILL, report, run
 from tests.broker.raft.machines import Machines, NoMachinesError
 from tests.broker.raft.processes import RaftProcesses, node_ids
 
 
+@pytest.mark.slow
 def test_another_node_takes_over_and_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
     """Without a C compiler a leader is killed; with one its clock jumps, and its disk fails, too."""
     try:

@@ -103,6 +103,7 @@ def test_any_bytes_are_a_change_or_are_refused(body: bytes) -> None:
         return
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(st.sampled_from(sorted(TABLE_KINDS)), st.data())
 def test_a_change_leads_from_any_table_to_any_other(name: str, data: st.DataObject) -> None:

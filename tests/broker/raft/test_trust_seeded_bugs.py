@@ -15,6 +15,7 @@ from tests.broker.raft.trust_seeded_bugs import BUGS
 from tests.planting import Bug, is_caught
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_seeded_bug_is_caught(bug: Bug) -> None:
     _run(bug.suites[0])

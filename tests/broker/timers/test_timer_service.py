@@ -174,6 +174,7 @@ def test_an_unreadable_record_stalls_nothing() -> None:
     assert bodies(world) == [b"m"] and world.parts.messages.timers.skipped_count == 2
 
 
+@pytest.mark.slow
 def test_beyond_the_window_it_rolls() -> None:
     world = world_with_topic(timerMaxDelaySec="1000000")
     now_ms = world.clock.now_ms()

@@ -79,6 +79,7 @@ def test_init_makes_files_for_the_owner_alone_and_shows_the_settings(pymq: Pymq,
     assert Credentials.from_file(tmp_path / "other" / "administrator.yml").reveal() not in other.out + other.err
 
 
+@pytest.mark.slow
 def test_users_are_made_changed_and_deleted(auth: Pymq, tmp_path: Path) -> None:
     file = tmp_path / "ada.yml"
     made = shown(auth("user", "create", "ada", "--write", str(file), "-o", "json"))

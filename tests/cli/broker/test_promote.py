@@ -77,6 +77,7 @@ async def promote(namesrv: str, *flags: str) -> tuple[int, dict[str, Any]]:
     return running.returncode, done
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", ["ASYNC_MASTER", "SYNC_MASTER"])
 def test_a_handover_under_load_loses_no_message(group: Brokers, capsys: Capture, role: str) -> None:
     group.start("a", "--id", "0", brokerRole=role)
@@ -110,6 +111,7 @@ def test_a_handover_under_load_loses_no_message(group: Brokers, capsys: Capture,
     assert not (group.directory("a") / "divergent").exists(), "nothing had to be truncated"
 
 
+@pytest.mark.slow
 def test_a_master_replaced_by_force_rejoins_with_its_old_flags(group: Brokers, capsys: Capture) -> None:
     a = group.start("a", "--id", "0")
     b = group.start("b", "--id", "1")
@@ -148,6 +150,7 @@ def test_a_master_replaced_by_force_rejoins_with_its_old_flags(group: Brokers, c
     assert group.log("a") == group.log("b")
 
 
+@pytest.mark.slow
 def test_a_suspended_master_steps_down_when_it_resumes(group: Brokers, capsys: Capture) -> None:
     group.start("a", "--id", "0")
     b = group.start("b", "--id", "1")
@@ -163,6 +166,7 @@ def test_a_suspended_master_steps_down_when_it_resumes(group: Brokers, capsys: C
     assert sorted(group.bodies(capsys, "T")) == ["before", "meanwhile"]
 
 
+@pytest.mark.slow
 def test_a_second_master_of_a_name_does_not_start(group: Brokers, capfd: pytest.CaptureFixture[str]) -> None:
     group.start("a", "--id", "0")
     send(group, "kept")
@@ -172,6 +176,7 @@ def test_a_second_master_of_a_name_does_not_start(group: Brokers, capfd: pytest.
     assert sorted(group.bodies(capfd, "T")) == ["goes on", "kept"]
 
 
+@pytest.mark.slow
 def test_a_master_that_was_killed_starts_again_on_another_port(tmp_path: Path, capsys: Capture) -> None:
     with Brokers(tmp_path, brokerIdKeptMs="1000") as group:
         group.start("a", "--id", "0")
@@ -188,6 +193,7 @@ def test_a_master_that_was_killed_starts_again_on_another_port(tmp_path: Path, c
         assert sorted(group.bodies(capsys, "T")) == ["after", "before"]
 
 
+@pytest.mark.slow
 def test_a_large_divergent_tail_is_truncated_once_the_operator_allows_it(group: Brokers, capsys: Capture) -> None:
     a = group.start("a", "--id", "0", haTruncationMax="0")
     b = group.start("b", "--id", "1")
@@ -219,6 +225,7 @@ def test_a_large_divergent_tail_is_truncated_once_the_operator_allows_it(group: 
     assert group.run("broker", "rejoin", a, "--truncate-to", str(offset), "--yes") == EXIT_REFUSED
 
 
+@pytest.mark.slow
 def test_a_slave_of_other_bytes_is_shown_and_not_promoted(group: Brokers, capsys: Capture) -> None:
     """It has the longest log and the most messages; its master refused it."""
     group.start("c", "--id", "0")
@@ -250,6 +257,7 @@ def test_a_slave_of_other_bytes_is_shown_and_not_promoted(group: Brokers, capsys
     assert sorted(group.bodies(capsys, "T")) == ["kept 1", "kept 2"]
 
 
+@pytest.mark.slow
 def test_a_dry_run_shows_the_plan_and_changes_nothing(group: Brokers, capsys: Capture) -> None:
     a = group.start("a", "--id", "0")
     b = group.start("b", "--id", "1")
@@ -263,6 +271,7 @@ def test_a_dry_run_shows_the_plan_and_changes_nothing(group: Brokers, capsys: Ca
     group.wait_for(capsys, a=0, b=1)
 
 
+@pytest.mark.slow
 def test_refused_promotions_have_their_exit_code(group: Brokers, capsys: Capture) -> None:
     a = group.start("a", "--id", "0")
     for arguments, code, words in (

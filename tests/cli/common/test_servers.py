@@ -103,6 +103,7 @@ def test_standalone_prints_a_ready_line_and_stops_cleanly(tmp_path: Path, how: s
     assert not (data / "abort").exists(), "a clean stop leaves no abort file"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
 def test_a_signal_during_the_start_is_a_clean_stop_too(tmp_path: Path, how: signal.Signals) -> None:
     data = tmp_path / "data"
@@ -136,6 +137,7 @@ def test_an_ephemeral_standalone_leaves_nothing(tmp_path: Path) -> None:
     assert not store.exists()
 
 
+@pytest.mark.slow
 def test_data_survives_a_stop_and_a_kill(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = tmp_path / "data"
     server = StandaloneProcess(data).start()

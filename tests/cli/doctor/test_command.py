@@ -90,6 +90,7 @@ def test_strict_turns_warnings_into_a_failure(pymq: Pymq) -> None:
     assert "WARNING  stuck: doctored-group" in done.out
 
 
+@pytest.mark.slow
 def test_a_sick_cluster_yields_each_finding_with_its_next_step(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -135,6 +135,7 @@ def saved(progress: Path, topic: str) -> int:
     return sum(offset for queues in brokers.values() for offset in queues.values())
 
 
+@pytest.mark.slow
 def test_kills_at_random_points_lose_nothing_and_keep_the_order(
     pymq: Pymq, server: StandaloneProcess, target: StandaloneProcess, there: Callable[[str], Rows], tmp_path: Path
 ) -> None:
@@ -211,6 +212,7 @@ def test_options_that_are_refused(
     assert "no progress of a mirror" in pymq(*base, "--progress", str(progress)).err
 
 
+@pytest.mark.slow
 def test_a_running_mirror_has_metrics_and_its_file_for_itself(
     pymq: Pymq, server: StandaloneProcess, target: StandaloneProcess, tmp_path: Path
 ) -> None:

@@ -93,6 +93,7 @@ async def until_led(namesrv: str, besides: str) -> str:
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_a_leader_is_killed_and_all_ends_together(tmp_path: Path) -> None:
     words = ["standalone", "--shards", "1", "--dir", str(tmp_path), "--namesrv-port", "0", "--port", "0", "--json"]
     with subprocess.Popen(
@@ -116,6 +117,7 @@ def test_a_leader_is_killed_and_all_ends_together(tmp_path: Path) -> None:
             os.kill(broker["pid"], 0)
 
 
+@pytest.mark.slow
 def test_brokers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
     words = ["standalone", "--shards", "1", "--dir", str(tmp_path), "--namesrv-port", "0", "--port", "0", "--json"]
     with subprocess.Popen([sys.executable, "-m", "pymq", *words], stdout=subprocess.PIPE, text=True) as process:

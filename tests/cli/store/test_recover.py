@@ -83,6 +83,7 @@ def flip_bytes(path: Path) -> None:
             file.write(b"damage")
 
 
+@pytest.mark.slow
 def test_a_master_directory_is_rebuilt_after_any_loss(group: Group, shell: Shell) -> None:
     shell.run("topic", "create", "orders", "--wq", "4", "--rq", "4")
     shell.run("topic", "create", "gone", "--wq", "1", "--rq", "1")
@@ -152,6 +153,7 @@ def _show(group: Group, shell: Shell) -> None:
     assert code == EXIT_OK and "COMPARED" in text
 
 
+@pytest.mark.slow
 def test_an_impossible_recovery_is_refused(group: Group, shell: Shell, tmp_path: Path) -> None:
     root = str(tmp_path / "0")
     assert shell.run("store", "recover", root, "--from", "127.0.0.1:1")[0] == EXIT_UNREACHABLE
@@ -164,6 +166,7 @@ def test_an_impossible_recovery_is_refused(group: Group, shell: Shell, tmp_path:
     assert code == EXIT_FAILED and "locked" in text
 
 
+@pytest.mark.slow
 def test_bytes_are_read_ahead_and_arrive_unchanged(group: Group, shell: Shell) -> None:
     shell.run("topic", "create", "orders")
     shell.run("send", "orders", "--batch", "50", stdin="".join(f"{number}\n" for number in range(2000)))

@@ -28,6 +28,7 @@ TEXTS = st.binary(max_size=30) | st.sampled_from([b"POST", b"x" * 200, b"y" * 50
 BLOCKS = st.lists(st.tuples(NAMES | st.binary(min_size=1, max_size=8), TEXTS), max_size=8)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(st.tuples(BLOCKS, st.booleans(), st.none() | st.sampled_from([0, 64, 4096])), max_size=6))
 def test_blocks_of_an_encoder_are_decoded(blocks: list[tuple[list[tuple[bytes, bytes]], bool, int | None]]) -> None:

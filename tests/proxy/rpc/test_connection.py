@@ -277,6 +277,7 @@ def test_an_answer_waits_for_the_client_s_window_and_ends_with_its_reset() -> No
     run(work)
 
 
+@pytest.mark.slow
 def test_metadata_over_the_limit_fails_its_call_and_far_over_it_the_connection() -> None:
     async def work() -> None:
         pair = Pair(ECHO)

@@ -196,6 +196,7 @@ def test_a_request_that_is_never_whole_ends() -> None:
     asyncio.run(work())
 
 
+@pytest.mark.slow
 def test_calls_that_are_given_up_at_once_have_a_limit() -> None:
     async def work() -> None:
         pair = Pair(METHODS)

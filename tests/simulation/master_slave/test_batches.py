@@ -10,6 +10,7 @@ from tests.simulation.simulating import simulate
 SEEDS = (2, 3)  # fail-overs, and other faults
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_batches_survive_kills_and_fail_overs(seed: int) -> None:
     report = simulate(hunting_plan(seed, "batches"))

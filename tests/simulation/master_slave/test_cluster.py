@@ -13,6 +13,7 @@ from tests.simulation.tally import Tally
 SEEDS = (*(seed for seed in range(1, 11) if seed % ERA_EVERY), 20)
 
 
+@pytest.mark.slow
 def test_seeds(capsys: pytest.CaptureFixture[str]) -> None:
     tally = Tally()
     for seed in SEEDS:
@@ -39,6 +40,7 @@ def test_plans_differ() -> None:
     assert drawn(7) == drawn(7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STORIES)
 def test_a_story_has_no_violations(name: str) -> None:
     report = tell(name)

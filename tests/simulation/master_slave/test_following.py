@@ -79,6 +79,7 @@ async def questions_are_lost(stage: Stage) -> None:
     stage.silence("10911")
 
 
+@pytest.mark.slow
 def test_a_slave_that_is_left_alone_has_one_span() -> None:
     (span,), happened_us = spans_around(nothing)
     assert span.start_us <= happened_us - LONG_US + LOOK_US
@@ -86,6 +87,7 @@ def test_a_slave_that_is_left_alone_has_one_span() -> None:
     assert span.epoch == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "trouble", [master_dies, slave_is_paused, slaves_disk_is_full, link_is_slow, link_is_cut, questions_are_lost]
 )

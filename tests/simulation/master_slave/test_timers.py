@@ -10,6 +10,7 @@ from tests.simulation.simulating import simulate
 SEEDS = (1, 31)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_timers_survive_kills_fail_overs_and_clock_jumps(seed: int) -> None:
     report = simulate(hunting_plan(seed, "timers"))

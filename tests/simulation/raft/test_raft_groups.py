@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.simulation.raft.plan import WEIGHTS, drawn, hunting_plan
 from tests.simulation.simulating import simulate
 
 
+@pytest.mark.slow
 def test_a_group_keeps_its_promises() -> None:
     report = simulate(hunting_plan(3))
     assert not report.violations

@@ -216,6 +216,7 @@ def test_a_second_sql_export_continues_after_no_match(spark: Any, cluster: FakeC
         run(options(cluster, tmp_path / "out", partition_by=()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("writer", ["arrow", "spark"])
 def test_a_filter_runs_in_the_tasks(spark: Any, cluster: FakeCluster, tmp_path: Path, writer: Any) -> None:
     cluster.add("T", 0, [record(n, b'{"n":%d}' % n if n != 5 else b"{") for n in range(100)])
@@ -239,6 +240,7 @@ def test_wrong_expressions_are_refused_before_the_export_starts(cluster: FakeClu
     assert cluster.pulls == []
 
 
+@pytest.mark.slow
 def test_losses_fail_in_one_sentence_or_are_reported(spark: Any, cluster: FakeCluster, tmp_path: Path) -> None:
     fill(cluster, "T", 100)
     run(options(cluster, tmp_path / "out", max_rows=10))
@@ -294,6 +296,7 @@ def test_a_topic_that_was_made_again_is_noticed(spark: Any, cluster: FakeCluster
         run(options(cluster, tmp_path / "out"))
 
 
+@pytest.mark.slow
 def test_json_lines(spark: Any, cluster: FakeCluster, tmp_path: Path) -> None:
     fill(cluster, "T", 20, 10)
     summary = run(options(cluster, tmp_path / "out", format="json"))

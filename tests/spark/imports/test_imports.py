@@ -35,6 +35,7 @@ def server() -> Iterator[StandaloneProcess]:
         yield process
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_topic_is_the_same_after_an_export_and_an_import(
     spark: Any, server: StandaloneProcess, tmp_path: Path, capsys: pytest.CaptureFixture[str]

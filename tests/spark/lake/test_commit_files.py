@@ -98,6 +98,7 @@ work_on_each(
 STEPS = 14
 
 
+@pytest.mark.slow
 def test_a_kill_between_any_two_steps_costs_no_commit_and_doubles_none(tmp_path: Path) -> None:
     first = tmp_path / "00"
     export(first, 3)

@@ -151,6 +151,7 @@ work_on_each(
 STEPS = 29
 
 
+@pytest.mark.slow
 def test_a_kill_between_any_two_steps_costs_no_row_and_doubles_none(tmp_path: Path) -> None:
     first = tmp_path / "00"
     export(first, 3)

@@ -162,6 +162,7 @@ def delete_first_segments(remote: Remote, data: Path) -> None:
     wait_until(lambda: not any(segment.exists() for segment in segments), "both segments are deleted")
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_history_survives_the_retention_of_a_broker(spark: Any, tmp_path: Path) -> None:
     lake = tmp_path / "lake"

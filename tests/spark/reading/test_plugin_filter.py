@@ -25,6 +25,7 @@ def seen(message: FilterMessage) -> tuple:
     return *place, dict(message.properties), body
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.lists(records(), min_size=1, max_size=6))
 def test_messages_equal_those_filters_see_elsewhere(raw: list[bytes]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,6 +31,7 @@ def check_cover(delivered: Any, start: Any, stop: Any) -> None:
     assert all(before[1] == after[0] for before, after in pairwise(delivered))
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 50), st.integers(1, 300), st.integers(1, 40), st.integers(1, 4), st.data())
 def test_every_offset_once_in_order(start: Any, length: Any, count_max: int, depth: Any, data: Any) -> None:

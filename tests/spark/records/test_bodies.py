@@ -50,6 +50,7 @@ def test_other_schemas_are_refused(text: str) -> None:
         parse_schema(text)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @example([{"amount": 2**53 + 1}])
 @given(st.lists(st.dictionaries(st.sampled_from(["name", "paid", "count", "total", "amount", "rest", "x"]), VALUES)))

@@ -44,6 +44,7 @@ def rows_of(batches: Any) -> list[dict]:
     return rows
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.lists(records(), min_size=1, max_size=8))
 def test_equals_the_plain_decoder(raw: list[bytes]) -> None:
@@ -130,6 +131,7 @@ def test_names_repeated_in_every_row_keep_the_last_value() -> None:
     assert [dict(row) for row in table.maps().to_pylist()] == [{"TAGS": "A", "UNIQ_KEY": "batch"}] * 5
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.lists(records(), min_size=1, max_size=3), st.data())
 def test_damaged_bytes_raise_one_error_or_decode(raw: list[bytes], data: Any) -> None:

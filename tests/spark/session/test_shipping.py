@@ -6,12 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from pymq.spark.session.shipping import zip_package
 
 # Each executor fetches the zip when it starts.
 ZIP_BYTES_MAX = 1_200_000
 
 
+@pytest.mark.slow
 def test_tasks_import_everything_from_the_zip_alone(tmp_path: Path) -> None:
     archive = zip_package(tmp_path / "package.zip")
     code = (

@@ -101,6 +101,7 @@ def test_a_task_that_is_repeated_stores_equal_messages_in_equal_queues(server: S
     assert [outcome is True for outcome in dedup.match(messages)].count(True) == 500
 
 
+@pytest.mark.slow
 def test_a_task_that_is_killed_and_repeated_leaves_nothing_out(server: StandaloneProcess) -> None:
     """It is killed before each of its first requests in turn, then runs to its end."""
     steps = 4
@@ -143,6 +144,7 @@ def test_a_limit_of_rows_a_second(server: StandaloneProcess) -> None:
     assert now_s == pytest.approx(2.5) and len(slept) == 13
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_frame_and_a_stream_become_messages(spark: Any, server: StandaloneProcess, tmp_path: Path) -> None:
     frame = spark.range(100).selectExpr(

@@ -132,6 +132,7 @@ pairs = st.tuples(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(st.lists(conditions, max_size=4), st.lists(st.lists(pairs, max_size=5), min_size=1, max_size=6))
 def test_no_matching_row_is_left_out(wheres: list[list[Any]], messages: list[list[tuple[bytes, bytes]]]) -> None:

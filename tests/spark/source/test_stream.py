@@ -293,6 +293,7 @@ def written(home: Path) -> list[tuple]:
     return sorted((row["queueId"], row["queueOffset"]) for row in map(json.loads, lines))
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_query_continues_where_it_ended(spark: Any, cluster: FakeCluster, tmp_path: Path) -> None:
     fill(cluster, "T", 0, 0)
@@ -310,6 +311,7 @@ def test_a_query_continues_where_it_ended(spark: Any, cluster: FakeCluster, tmp_
         run_once(spark, cluster, tmp_path, colums="body")
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_killed_workers_cost_no_row_and_double_none(spark: Any, cluster: FakeCluster, tmp_path: Path) -> None:
     """The short form of scripts/kill-streams: the workers die in the middle of a batch, twice."""

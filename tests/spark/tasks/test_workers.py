@@ -19,6 +19,7 @@ def unsettled() -> Iterator[None]:
     gc.unfreeze()
 
 
+@pytest.mark.slow
 def test_the_first_task_settles_its_worker() -> None:
     with workers.task():
         assert gc.get_freeze_count() == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +20,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(max_size=3), VALUES, max_size=12), st.integers(1, 6))
 def test_the_pieces_are_the_text_that_msgspec_makes(value: dict[str, Any], count: int) -> None:
     before = json_text.PIECE_ENTRY_COUNT

@@ -95,6 +95,7 @@ def test_catching_up_gives_mapped_pages_back(monkeypatch: pytest.MonkeyPatch) ->
     assert len(released) == 600_000 // (limit + budget), "each time one piece more than the limit was read"
 
 
+@pytest.mark.slow
 def test_any_flipped_bit_costs_exactly_one_message() -> None:
     """Flips a few bits of every byte of 100 messages, and every bit of one of them."""
     files = MemoryFiles()
@@ -361,6 +362,7 @@ def test_a_disk_that_takes_no_digests_is_a_problem_and_costs_nothing_else() -> N
     store.close()
 
 
+@pytest.mark.slow
 def test_no_flipped_bit_of_a_side_file_costs_a_message() -> None:
     files = MemoryFiles()
     store = filled(files, 120)

@@ -336,6 +336,7 @@ def crash_points(clock: ManualClock, *, drops: int, newer: int) -> list[tuple[Di
     return watched.points
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize(("drops", "newer"), [(4, 0), (4, 15), (7, 130)])  # the last one reaches behind the checkpoint
 def test_a_crash_at_any_call_loses_only_expired_data(loss: str, drops: int, newer: int) -> None:

@@ -39,6 +39,7 @@ def call_count() -> int:
     return count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("torn", [False, True])
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
 def test_a_start_that_finds_no_room_from_any_call_on_serves_everything(number: int, torn: bool) -> None:

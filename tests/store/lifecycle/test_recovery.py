@@ -301,6 +301,7 @@ def _pulled(store: MessageStore, offset: int) -> list[StoredMessage]:
     return decode_records(b"".join(store.get("T", 0, offset, 32, 1 << 20).chunks))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rebuild", "lost_max"), [(False, 1), (True, 2)])
 def test_a_flipped_byte_of_the_log_costs_its_message(rebuild: bool, lost_max: int) -> None:
     """Flips a bit in each 17th byte of 100 messages (no record has such a length, so flips hit every field).

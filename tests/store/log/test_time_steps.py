@@ -78,6 +78,7 @@ def test_a_start_knows_where_times_went_back(how: str) -> None:
     check(opened(files, clock), times)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 300])
 def test_a_rebuild_finds_it_in_the_log(count: int) -> None:
     """With numpy, and record by record."""

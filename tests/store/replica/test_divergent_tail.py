@@ -166,6 +166,7 @@ def test_a_malformed_record_of_a_truncation_is_named(text: bytes) -> None:
         list_truncations(files, ROOT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", [None, DROP_ALL, KEEP_PAGES, KEEP_ALL], ids=["kill", "drop", "pages", "all"])
 def test_a_crash_leaves_a_whole_log_and_no_truncation_without_its_record(loss: Loss | None) -> None:
     """Crashes at every call. Then the truncation is repeated."""

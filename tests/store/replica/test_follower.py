@@ -104,6 +104,7 @@ class Heard:
 # -- equal to the master --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(MESSAGES, st.lists(st.integers(1, 9000), min_size=1, max_size=12), st.data())
 def test_any_messages_in_any_pieces(messages: list, sizes: list[int], data: st.DataObject) -> None:
@@ -277,6 +278,7 @@ def test_a_segment_that_was_created_but_not_written_blocks_nothing() -> None:
 # -- stops and starts -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("step", [1, 50, 333])
 def test_a_restart_anywhere_asks_again_for_an_incomplete_record(clean: bool, step: int) -> None:

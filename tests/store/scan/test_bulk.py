@@ -77,6 +77,7 @@ def spread(parts: Any) -> list[Any]:
     return found
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(MESSAGES, st.integers(1, 12), st.data())
 def test_columns_equal_the_plain_scanner(messages: list, copies: int, data: st.DataObject) -> None:
@@ -108,6 +109,7 @@ def test_every_flipped_bit_of_a_record_is_found_by_both_scanners(host: bytes) ->
     assert in_columns == 8 * size  # the neighbors of the damaged record
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(MESSAGES.filter(bool))
 def test_keys_and_tags_equal_the_plain_scanner_s(messages: list) -> None:

@@ -47,6 +47,7 @@ def templated(draw: st.DrawFn) -> list[tuple[str, int, bytes, bytes, int, bytes]
     return messages
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(templated(), st.data())
 def test_templated_records_equal_records_read_one_by_one(messages: list, data: st.DataObject) -> None:
@@ -59,6 +60,7 @@ def test_templated_records_equal_records_read_one_by_one(messages: list, data: s
     assert in_bulk == list(scan.scan(store._log, 0, check_crc=check_crc))
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(templated())
 def test_units_and_keys_of_templated_records_equal_the_plain_scanner_s(messages: list) -> None:

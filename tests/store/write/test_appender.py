@@ -56,6 +56,7 @@ def plain(topic: str, offset: int, physical: int, entry: tuple[int, bytes, bytes
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(TOPICS, ENTRIES)
 def test_every_way_to_stage_equals_the_plain_encoder(topic: str, entries: list) -> None:
@@ -81,6 +82,7 @@ def test_every_way_to_stage_equals_the_plain_encoder(topic: str, entries: list) 
         store._release()
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.sampled_from([HOST, V6]), st.sampled_from([HOST, V6]), ENTRIES)
 def test_ipv4_and_ipv6_hosts(born_host: bytes, store_host: bytes, entries: list) -> None:

@@ -80,6 +80,7 @@ def ask(store: MessageStore, call: dict[str, Any]) -> int:
     return 0 if taken is None else len(taken[0])
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=200)
 @given(st.lists(CALL, min_size=1, max_size=8))
 def test_what_is_taken_can_be_read_back_and_a_refusal_leaves_nothing(calls: list[dict[str, Any]]) -> None:

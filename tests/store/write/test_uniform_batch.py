@@ -119,6 +119,7 @@ def test_entries_of_different_sizes_are_left_to_the_loop() -> None:
     assert encode_uniform(Draft(one * COUNT_MIN, b"x" * 32767, 5, HOST), place()) is None
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_a_flipped_byte_never_makes_other_records_than_the_loop(data: st.DataObject) -> None:

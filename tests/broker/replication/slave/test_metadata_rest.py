@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -166,6 +167,7 @@ class Model:
         assert {key: slave.store.max_offset(*key) for key in slave.store.queues()} == ends
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(steps, max_size=40))
 def test_commits_of_both_arrive_and_offsets_never_go_back(chosen: list[tuple[object, ...]]) -> None:
@@ -187,6 +189,7 @@ def test_commits_of_both_arrive_and_offsets_never_go_back(chosen: list[tuple[obj
         assert model.offset(model.pair.master, group, name, queue_id) == offset
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(violent_steps, max_size=40))
 @example(chosen=[("delete group", "h"), ("commit", True, "h", "T", 0, 0)])

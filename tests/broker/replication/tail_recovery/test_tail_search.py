@@ -291,6 +291,7 @@ class Killed(Exception):
     """Ends the process at this point."""
 
 
+@pytest.mark.slow
 def test_a_crash_at_any_point_is_made_good_by_the_next_start() -> None:
     chance = random.Random(5)
     first = Machines()
