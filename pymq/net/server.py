@@ -252,10 +252,10 @@ class Connection(asyncio.Protocol):
         took_s = turns.now_s() - begun_s
         rounds = server.rounds
         rounds.read_s += took_s + len(data) * READ_S_PER_BYTE
+        if self._heavy_until_s == NEW and frames and not self._held:
+            self._heavy_until_s = 0.0
         if took_s > HEAVY_S:
             self._heavy_until_s = rounds.note_work(frames, took_s, begun_s, self.address) or self._heavy_until_s
-        elif self._heavy_until_s == NEW and frames and not self._held:
-            self._heavy_until_s = 0.0
         # The loop may read many times from one connection before it looks at others.
         if rounds.read_s >= ROUND_S:
             self._rest(0 if frames else len(data))
