@@ -1,0 +1,1 @@
+"""Who uses the console: log-in, sessions, and the audit of changes."""
