@@ -1,0 +1,86 @@
+"""Cluster: what one person asks of one cluster, with one client whose connections all pages share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Hashable
+from typing import Any, Final, TypeVar
+
+from pymq.client.admin import Admin
+from pymq.clock import Clock
+from pymq.operations.asking.retried import Retried
+from pymq.operations.asking.single_flight import SingleFlight
+
+KEPT_MS: Final = 2_000
+KEPT_COUNT_MAX: Final = 200
+AT_ONCE: Final = 16
+
+T = TypeVar("T")
+Question = Callable[[Admin], Coroutine[Any, Any, T]]
+
+
+class Cluster:
+    """The questions of one person to one cluster.
+
+    A question that is on its way is joined, and its answer is kept for :data:`KEPT_MS`: ten open pages cost the brokers
+    as much as one. At most :data:`AT_ONCE` questions are on their way.
+    """
+
+    def __init__(self, admin: Admin, clock: Clock) -> None:
+        self.used_ms = clock.monotonic_ms()
+        self._admin = admin
+        self._clock = clock
+        self._retried = Retried(admin.unreached, clock)
+        self._flights: SingleFlight[Any] = SingleFlight()
+        self._gate = asyncio.Semaphore(AT_ONCE)
+        self._kept: dict[Hashable, tuple[int, Any]] = {}  # when the answer came (monotonic ms), and the answer
+        self._on_the_way = 0
+
+    @property
+    def is_asking(self) -> bool:
+        """Return whether a question is on its way."""
+        return self._on_the_way > 0
+
+    @property
+    def unreached(self) -> dict[str, str]:
+        """The names of brokers that did not answer, each with the reason."""
+        return dict(self._admin.unreached)
+
+    async def ask(self, key: Hashable, question: Question[T]) -> T:
+        """Return the answer to ``question``, of which ``key`` says all that matters. Raises PymqError."""
+        now_ms = self.used_ms = self._clock.monotonic_ms()
+        kept = self._kept.get(key)
+        if kept is not None and now_ms - kept[0] < KEPT_MS:
+            answer: T = kept[1]
+            return answer
+        self._on_the_way += 1
+        try:
+            return await self._flights.ask(key, lambda: self._ask(key, question))
+        finally:
+            self._on_the_way -= 1
+            self.used_ms = self._clock.monotonic_ms()
+
+    def forget(self) -> None:
+        """Forget all kept answers, because this person has changed something."""
+        self._kept.clear()
+
+    async def close(self) -> None:
+        """End the connections."""
+        self.forget()
+        await self._admin.close()
+
+    async def _ask(self, key: Hashable, question: Question[T]) -> T:
+        async with self._gate:
+            self._retried.forget_old()
+            answer = await question(self._admin)
+        self._keep(key, answer)
+        return answer
+
+    def _keep(self, key: Hashable, answer: Any) -> None:
+        now_ms = self._clock.monotonic_ms()
+        self._kept.pop(key, None)
+        self._kept[key] = now_ms, answer
+        for old in [each for each, (at_ms, _) in self._kept.items() if now_ms - at_ms >= KEPT_MS]:
+            del self._kept[old]
+        while len(self._kept) > KEPT_COUNT_MAX:
+            del self._kept[next(iter(self._kept))]

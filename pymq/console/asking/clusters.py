@@ -1,0 +1,82 @@
+"""Clusters: the clients of all persons, one for each person and context. Idle ones are closed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final
+
+from pymq.client.admin import Admin
+from pymq.clock import Clock
+from pymq.console.asking.cluster import Cluster
+from pymq.console.people.sessions import Session
+from pymq.errors import NotFoundError, PymqError
+
+IDLE_MAX_MS: Final = 60_000
+COUNT_MAX: Final = 200
+
+# Makes the client of a session, or of nobody, for a context. It is not connected yet.
+MakeAdmin = Callable[[str, Session | None], Admin]
+
+
+class BusyError(PymqError):
+    """As many persons ask as may ask at a time."""
+
+
+class Clusters:
+    """Makes clients at their first question, keeps them while they are used, and closes them."""
+
+    def __init__(self, contexts: Mapping[str, str], make_admin: MakeAdmin, clock: Clock) -> None:
+        """``contexts``: name -> how it is shown, in their order. The first is where a visitor begins."""
+        self.contexts = dict(contexts)
+        self._make_admin = make_admin
+        self._clock = clock
+        self._clusters: dict[tuple[str, str], Cluster] = {}  # by the session's key, "" for nobody, and the context
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._clusters)
+
+    def get(self, context: str, session: Session | None) -> Cluster:
+        """Return the person's cluster of that context. Raises NotFoundError for an unknown context, BusyError."""
+        if context not in self.contexts:
+            raise NotFoundError(f"context {context[:100]!r} is not one of this console: {', '.join(self.contexts)}")
+        key = (session.key if session is not None else "", context)
+        cluster = self._clusters.get(key)
+        if cluster is None:
+            self._make_room()
+            cluster = self._clusters[key] = Cluster(self._make_admin(context, session), self._clock)
+            if session is not None:
+                session.on_end.add(lambda: self._drop(key))
+        return cluster
+
+    def close_idle(self) -> None:
+        """Close the clients that were not used for :data:`IDLE_MAX_MS`. Call it now and then."""
+        now_ms = self._clock.monotonic_ms()
+        for key, cluster in list(self._clusters.items()):
+            if not cluster.is_asking and now_ms - cluster.used_ms >= IDLE_MAX_MS:
+                self._drop(key)
+
+    async def close(self) -> None:
+        """Close all clients."""
+        for key in list(self._clusters):
+            self._drop(key)
+        await asyncio.gather(*self._closing, return_exceptions=True)
+
+    def _make_room(self) -> None:
+        if len(self._clusters) < COUNT_MAX:
+            return
+        resting = {key: cluster for key, cluster in self._clusters.items() if not cluster.is_asking}
+        if not resting:
+            raise BusyError(f"{COUNT_MAX} persons are asking now: try again in a moment")
+        self._drop(min(resting, key=lambda key: resting[key].used_ms))
+
+    def _drop(self, key: tuple[str, str]) -> None:
+        cluster = self._clusters.pop(key, None)
+        if cluster is not None:
+            self._in_background(cluster.close())
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)

@@ -1,0 +1,158 @@
+"""One person's questions: joined, kept for a moment, some at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from pymq.clock import ManualClock
+from pymq.console.asking.cluster import AT_ONCE, KEPT_COUNT_MAX, KEPT_MS, Cluster
+from pymq.errors import UnreachableError
+from pymq.operations.asking.retried import RETRY_AFTER_MS
+
+
+class FakeAdmin:
+    """A client that only counts."""
+
+    def __init__(self) -> None:
+        self.unreached: dict[str, str] = {}
+        self.closed = False
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+class World:
+    """A cluster whose questions are counted and wait until they are let go."""
+
+    def __init__(self) -> None:
+        self.clock, self.admin = ManualClock(), FakeAdmin()
+        self.cluster = Cluster(self.admin, self.clock)  # type: ignore[arg-type]
+        self.asked: list[str] = []
+        self.running = self.most = 0
+        self.free = asyncio.Event()
+
+    def question(self, name: str, error: Exception | None = None) -> Callable[[Any], Any]:
+        async def ask(admin: Any) -> str:
+            self.asked.append(name)
+            self.running += 1
+            self.most = max(self.most, self.running)
+            await self.free.wait()
+            self.running -= 1
+            if error is not None:
+                raise error
+            return f"answer {len(self.asked)} to {name}"
+
+        return ask
+
+    def ask(self, name: str, error: Exception | None = None) -> Awaitable[str]:
+        return self.cluster.ask(name, self.question(name, error))
+
+
+def run(work: Callable[[World], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await work(World())
+
+    asyncio.run(main())
+
+
+async def turn() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_the_same_question_goes_out_once_and_its_answer_is_kept_for_a_moment() -> None:
+    async def work(world: World) -> None:
+        both = asyncio.gather(world.ask("topics"), world.ask("topics"))
+        await turn()
+        assert world.cluster.is_asking
+        world.free.set()
+        assert list(await both) == ["answer 1 to topics"] * 2
+        assert not world.cluster.is_asking
+        world.clock.advance(KEPT_MS - 1)
+        assert await world.ask("topics") == "answer 1 to topics"
+        world.clock.advance(1)
+        assert await world.ask("topics") == "answer 2 to topics"
+
+    run(work)
+
+
+def test_a_change_forgets_what_was_kept() -> None:
+    async def work(world: World) -> None:
+        world.free.set()
+        await world.ask("topics")
+        world.cluster.forget()
+        assert await world.ask("topics") == "answer 2 to topics"
+
+    run(work)
+
+
+def test_a_failure_is_everyones_who_asked_and_is_not_kept() -> None:
+    async def work(world: World) -> None:
+        world.free.set()
+        error = UnreachableError("away")
+        both = await asyncio.gather(world.ask("topics", error), world.ask("topics", error), return_exceptions=True)
+        assert list(both) == [error, error]
+        assert await world.ask("topics") == "answer 2 to topics"
+
+    run(work)
+
+
+def test_some_questions_are_asked_at_a_time() -> None:
+    async def work(world: World) -> None:
+        answers = [asyncio.ensure_future(world.ask(f"topic {number}")) for number in range(3 * AT_ONCE)]
+        await turn()
+        assert len(world.asked) == AT_ONCE
+        world.free.set()
+        await asyncio.gather(*answers)
+        assert world.most == AT_ONCE and len(world.asked) == 3 * AT_ONCE
+
+    run(work)
+
+
+def test_the_kept_answers_are_bounded() -> None:
+    async def work(world: World) -> None:
+        world.free.set()
+        for number in range(KEPT_COUNT_MAX + 1):
+            await world.ask(f"topic {number}")
+        await world.ask("topic 1")
+        assert len(world.asked) == KEPT_COUNT_MAX + 1
+        await world.ask("topic 0")
+        assert len(world.asked) == KEPT_COUNT_MAX + 2
+
+    run(work)
+
+
+def test_an_unreached_broker_is_asked_again_after_a_while() -> None:
+    async def work(world: World) -> None:
+        world.free.set()
+        world.admin.unreached["broker-a"] = "away"
+        await world.ask("topics")
+        assert world.cluster.unreached == {"broker-a": "away"}
+        world.clock.advance(RETRY_AFTER_MS)
+        await world.ask("topics")
+        assert not world.cluster.unreached
+
+    run(work)
+
+
+def test_the_client_is_closed() -> None:
+    async def work(world: World) -> None:
+        await world.cluster.close()
+        assert world.admin.closed
+
+    run(work)
+
+
+@pytest.mark.parametrize("step_ms", [0, KEPT_MS])
+def test_the_last_use_is_known(step_ms: int) -> None:
+    async def work(world: World) -> None:
+        world.free.set()
+        world.clock.advance(step_ms)
+        await world.ask("topics")
+        assert world.cluster.used_ms == step_ms
+
+    run(work)
