@@ -55,7 +55,8 @@ class Cluster:
             return answer
         self._on_the_way += 1
         try:
-            return await self._flights.ask(key, lambda: self._ask(key, question))
+            asked: T = await self._flights.ask(key, lambda: self._ask(key, question))
+            return asked
         finally:
             self._on_the_way -= 1
             self.used_ms = self._clock.monotonic_ms()
