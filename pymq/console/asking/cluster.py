@@ -35,6 +35,7 @@ class Cluster:
         self._gate = asyncio.Semaphore(AT_ONCE)
         self._kept: dict[Hashable, tuple[int, Any]] = {}  # when the answer came (monotonic ms), and the answer
         self._on_the_way = 0
+        self._is_open = False
 
     @property
     def is_asking(self) -> bool:
@@ -72,6 +73,9 @@ class Cluster:
 
     async def _ask(self, key: Hashable, question: Question[T]) -> T:
         async with self._gate:
+            if not self._is_open:
+                await self._admin.__aenter__()
+                self._is_open = True
             self._retried.forget_old()
             answer = await question(self._admin)
         self._keep(key, answer)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from pymq.printable import printable
@@ -67,6 +67,11 @@ class Parameters:
     def flag(self, name: str) -> bool:
         """Return whether a box is checked: ``on`` or ``1``; a form leaves out a box that isn't."""
         return self.choice(name, "", ("", "0", "1", "on")) in ("1", "on")
+
+    def with_changes(self, changes: Mapping[str, object]) -> list[tuple[str, str]]:
+        """Return the fields for an address, with other values for those in ``changes``."""
+        kept = [(name, value) for name, values in self._fields.items() if name not in changes for value in values]
+        return kept + [(name, str(value)) for name, value in changes.items()]
 
     def all(self, name: str, *, count_max: int) -> list[str]:
         """Return the values of a field that may be given several times."""

@@ -20,6 +20,11 @@ class FakeAdmin:
     def __init__(self) -> None:
         self.unreached: dict[str, str] = {}
         self.closed = False
+        self.opened = 0
+
+    async def __aenter__(self) -> FakeAdmin:
+        self.opened += 1
+        return self
 
     async def close(self) -> None:
         self.closed = True
@@ -76,6 +81,7 @@ def test_the_same_question_goes_out_once_and_its_answer_is_kept_for_a_moment() -
         assert await world.ask("topics") == "answer 1 to topics"
         world.clock.advance(1)
         assert await world.ask("topics") == "answer 2 to topics"
+        assert world.admin.opened == 1
 
     run(work)
 

@@ -1,0 +1,1 @@
+"""``pymq console``: pages about clusters for people."""

@@ -1,0 +1,41 @@
+"""What a page is made of, and what it is asked with."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pymq.console.asking.cluster import Cluster
+from pymq.console.web.parameters import Parameters
+
+PAGE_TIMEOUT_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """One request for a page. ``path``: the parts of the address that the page's route names."""
+
+    cluster: Cluster
+    parameters: Parameters
+    path: Mapping[str, str]
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page.
+
+    ``data``: what ``?format=json`` gives, with the names of ``-o json``. ``shown``: what the template alone needs.
+    ``command``: the command line that says the same. ``missing``: what is not on the page, each with the reason.
+    """
+
+    title: str
+    template: str
+    data: dict[str, Any]
+    command: tuple[str, ...]
+    shown: dict[str, Any] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+
+
+MakePage = Callable[[Visit], Awaitable[Page]]

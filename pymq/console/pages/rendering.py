@@ -1,0 +1,71 @@
+"""Makes HTML of pages. Every text is escaped, and control characters are shown and not obeyed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from pymq.printable import printable
+
+UNKNOWN: Final = "\u2013"
+
+
+def make_environment() -> Environment:
+    """Return the environment of all templates."""
+    environment = Environment(
+        loader=PackageLoader("pymq.console", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_visible,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"number": number_text, "size": size_text, "utc": utc_text, "ago": ago_text}
+    return environment
+
+
+def _visible(value: Any) -> Any:
+    """Return what an expression shows: texts of others may hold marks that change the direction of a line."""
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def number_text(value: float | None, digits: int = 0) -> str:
+    """Return a number with commas, a dash for one that is unknown."""
+    return UNKNOWN if value is None else f"{value:,.{digits}f}"
+
+
+def size_text(value: float | None) -> str:
+    """Return bytes in the largest unit of which there is at least one, a dash for an unknown number."""
+    if value is None:
+        return UNKNOWN
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(value) < 1024:
+            return f"{value:,.0f} {unit}" if unit == "B" else f"{value:,.1f} {unit}"
+        value /= 1024
+    return f"{value:,.1f} TiB"
+
+
+def utc_text(time_ms: int | None) -> str:
+    """Return a time in UTC as in ISO 8601, a dash for an unknown one."""
+    if time_ms is None:
+        return UNKNOWN
+    try:
+        return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):  # a server's clock may say anything
+        return UNKNOWN
+
+
+def ago_text(time_ms: int | None, now_ms: int) -> str:
+    """Return how long ago a time was, in its largest unit; a dash for an unknown one."""
+    if time_ms is None:
+        return UNKNOWN
+    seconds = (now_ms - time_ms) // 1000
+    if seconds < -60:
+        return "in the future"
+    for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= unit:
+            return f"{seconds // unit:,} {name} ago"
+    return f"{max(0, seconds)} s ago"
