@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 from typing import Final
@@ -59,10 +59,14 @@ class Sessions:
         self,
         clock: Clock,
         port: int,
+        contexts: Iterable[str],
         draw_token: Callable[[int], str] = secrets.token_urlsafe,
     ) -> None:
-        """``port``: a browser sends cookies to every port of a host, so each console has a cookie of its own."""
-        self.cookie_name = f"__Host-pymq-{port}"
+        """``contexts``: their names; a person logs in to each one.
+
+        ``port``: a browser sends cookies to every port of a host, so each console has cookies of its own.
+        """
+        self._cookie_names = {context: f"__Host-pymq-{port}-{at}" for at, context in enumerate(contexts)}
         self._clock = clock
         self._draw_token = draw_token
         self._sessions: dict[str, Session] = {}
@@ -92,11 +96,11 @@ class Sessions:
         self._sessions[session.key] = session
         return session, cookie
 
-    def find(self, cookies: list[bytes]) -> Session | None:
-        """Return the session of a request with these Cookie headers, and note that it is in use."""
-        value = self._value_in(cookies)
+    def find(self, cookies: list[bytes], context: str) -> Session | None:
+        """Return the session in a context of a request with these Cookie headers, and note that it is in use."""
+        value = self._value_in(cookies, context)
         session = self._sessions.get(_hash(value)) if value else None
-        if session is None:
+        if session is None or session.context != context:
             return None
         now_ms = self._clock.monotonic_ms()
         if self._is_over(session, now_ms):
@@ -119,23 +123,24 @@ class Sessions:
             if self._is_over(session, now_ms):
                 self.end(session)
 
-    def set_cookie(self, value: str) -> bytes:
+    def set_cookie(self, context: str, value: str) -> str:
         """Return the Set-Cookie header of a session's begin."""
-        return f"{self.cookie_name}={value}; Path=/; Secure; HttpOnly; SameSite=Strict".encode()
+        return f"{self._cookie_names[context]}={value}; Path=/; Secure; HttpOnly; SameSite=Strict"
 
-    def clear_cookie(self) -> bytes:
+    def clear_cookie(self, context: str) -> str:
         """Return the Set-Cookie header of a session's end."""
-        return f"{self.cookie_name}=; Path=/; Max-Age=0; Secure; HttpOnly; SameSite=Strict".encode()
+        return f"{self._cookie_names[context]}=; Path=/; Max-Age=0; Secure; HttpOnly; SameSite=Strict"
 
-    def _value_in(self, cookies: list[bytes]) -> str | None:
-        if sum(map(len, cookies)) > _COOKIE_BYTES_MAX:
+    def _value_in(self, cookies: list[bytes], context: str) -> str | None:
+        name = self._cookie_names.get(context)
+        if name is None or sum(map(len, cookies)) > _COOKIE_BYTES_MAX:
             return None
         jar: SimpleCookie = SimpleCookie()
         try:
             jar.load("; ".join(each.decode("ascii") for each in cookies))
         except (CookieError, UnicodeDecodeError):
             return None
-        morsel = jar.get(self.cookie_name)
+        morsel = jar.get(name)
         return None if morsel is None else morsel.value
 
     @staticmethod

@@ -21,7 +21,7 @@ class World:
 
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.sessions = Sessions(self.clock, 8082)
+        self.sessions = Sessions(self.clock, 8082, ["prod", "test"])
         self.made: list[tuple[str, Session | None, FakeAdmin]] = []
         self.clusters = Clusters({"prod": "10.0.0.1:9876", "test": "10.0.0.2:9876"}, self.make, self.clock)
 
