@@ -23,6 +23,7 @@ COMMANDS: CommandTable = {
     "namesrv": ("pymq.cli.namesrv.command", "Run a name server."),
     "broker": ("pymq.cli.broker.command", "Run a broker."),
     "proxy": ("pymq.cli.proxy.command", "Serve RocketMQ's 5.x clients, which speak gRPC."),
+    "console": ("pymq.cli.console.command", "Serve pages about clusters to browsers."),
     "filter-server": ("pymq.cli.filter_server.command", "Run plugin filters between a broker and consumers."),
     "context": ("pymq.cli.context.command", "Name clusters, and choose the one that commands work on."),
     "cluster": ("pymq.cli.cluster.command", "List the brokers of all clusters with their roles and lag."),

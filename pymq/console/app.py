@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
-from urllib.parse import unquote_to_bytes, urlencode
+from urllib.parse import quote, unquote_to_bytes, urlencode
 
 import msgspec
 from starlette.requests import Request
@@ -21,13 +21,16 @@ from pymq.console.pages.brokers import brokers
 from pymq.console.pages.page import PAGE_TIMEOUT_S, MakePage, Page, Visit
 from pymq.console.pages.rendering import make_environment
 from pymq.console.pages.topics import topics
-from pymq.console.web.asgi import App, Receive, Scope, Send, answer_text
-from pymq.console.web.bodies import parse_form
+from pymq.console.people.log_in import NAME_LENGTH_MAX, SECRET_LENGTH_MAX, LogIns
+from pymq.console.people.sessions import Session, Sessions
+from pymq.console.web.asgi import App, Receive, Scope, Send, answer_text, header_values
+from pymq.console.web.bodies import parse_form, read_form
 from pymq.console.web.headers import Headers
 from pymq.console.web.origins import OriginCheck, Origins
 from pymq.console.web.parameters import BadRequest, Parameters
 from pymq.console.web.static_files import KEPT, StaticFiles
 from pymq.errors import NotFoundError, PymqError, RefusedError, UnreachableError
+from pymq.operations.auth.proof import Proof, proof_of
 from pymq.wire.codes import ResponseCode
 
 log = logging.getLogger(__name__)
@@ -42,12 +45,32 @@ PAGES: Final[Mapping[str, MakePage]] = {"brokers": brokers, "topics": topics}
 
 @dataclass(frozen=True)
 class Shell:
-    """What is around each page of one console."""
+    """What is around each page of one console. ``needs_log_in``: also where a cluster checks no users."""
 
     clusters: Clusters
+    sessions: Sessions
+    log_ins: LogIns
     clock: Clock
     static: StaticFiles
+    needs_log_in: bool = False
     allow_changes: bool = False
+
+
+@dataclass
+class Around:
+    """What is around one answer. Without parameters that can be read it is HTML."""
+
+    context: str
+    section: str
+    session: Session | None
+    parameters: Parameters = field(default_factory=lambda: Parameters([]))
+    format: str = "html"
+
+    def read(self, request: Request) -> Parameters:
+        """Return the parameters of the address. Raises BadRequest."""
+        self.parameters = parse_form(request.scope["query_string"])
+        self.format = self.parameters.choice("format", "html", FORMATS)
+        return self.parameters
 
 
 class Console:
@@ -60,6 +83,9 @@ class Console:
             Route("/", self._begin),
             Route("/static/{name}", self._static),
             Route("/at/{context}/", self._begin_of_context),
+            Route("/at/{context}/login", self._log_in_page, methods=["GET"]),
+            Route("/at/{context}/login", self._log_in, methods=["POST"]),
+            Route("/at/{context}/logout", self._log_out, methods=["POST"]),
             *(Route(f"/at/{{context}}/{path}", partial(self._page, path, make)) for path, make in PAGES.items()),
         ]
         self._router = Router(routes, redirect_slashes=False, default=self._not_found)
@@ -87,23 +113,84 @@ class Console:
         return Response(file.content, headers=headers, media_type=file.kind.decode())
 
     async def _page(self, section: str, make: MakePage, request: Request) -> Response:
-        context = request.path_params["context"]
-        parameters, wanted = Parameters([]), "html"
+        around = self._around(request, section)
         try:
-            parameters = parse_form(request.scope["query_string"])
-            wanted = parameters.choice("format", "html", FORMATS)
-            cluster = self._shell.clusters.get(context, None)
+            parameters = around.read(request)
+            if around.session is None and self._shell.needs_log_in:
+                return self._to_log_in(request, around)
+            cluster = self._shell.clusters.get(request.path_params["context"], around.session)
             visit = Visit(cluster, parameters, request.path_params, self._shell.clock.now_ms())
             async with asyncio.timeout(PAGE_TIMEOUT_S):
                 page = await make(visit)
+        except RefusedError as error:
+            proof = proof_of(error)
+            if around.session is not None and proof is Proof.unproven:  # the user is gone, or has another secret
+                self._shell.sessions.end(around.session)
+            if proof is Proof.unproven and around.format == "html":
+                return self._to_log_in(request, around)
+            return self._problem(around, error)
         except (PymqError, BadRequest, TimeoutError) as error:
-            return self._problem(section, context, parameters, wanted, error)
-        return self._answer(200, section, context, parameters, wanted, page)
+            return self._problem(around, error)
+        return self._answer(200, around, page)
 
-    def _problem(self, section: str, context: str, parameters: Parameters, wanted: str, error: Exception) -> Response:
+    def _around(self, request: Request, section: str) -> Around:
+        """Return what is around the answer to a request, whether it can be read or not."""
+        contexts = self._shell.clusters.contexts
+        named = request.path_params["context"]
+        context = named if named in contexts else next(iter(contexts))
+        cookies = header_values(request.scope, b"cookie")
+        return Around(context, section, self._shell.sessions.find(cookies, context))
+
+    def _to_log_in(self, request: Request, around: Around) -> Response:
+        query = request.scope["query_string"].decode("ascii", "replace")
+        here = request.scope["raw_path"].decode("ascii", "replace") + (f"?{query}" if query else "")
+        return RedirectResponse(f"/at/{quote(around.context)}/login?{urlencode({'next': here})}", 303)
+
+    async def _log_in_page(self, request: Request) -> Response:
+        around = self._around(request, "login")
+        try:
+            parameters = around.read(request)
+            page = _log_in_page(around, parameters.text("next", ""))
+        except BadRequest as error:
+            return self._problem(around, error)
+        return self._answer(200, around, page)
+
+    async def _log_in(self, request: Request) -> Response:
+        around = self._around(request, "login")
+        try:
+            form = await read_form(request.scope, request.receive)
+            name = form.text("name", length_max=NAME_LENGTH_MAX)
+            secret = form.text("secret", length_max=SECRET_LENGTH_MAX)
+            following = form.text("next", "")
+        except BadRequest as error:
+            return self._problem(around, error)
+        address = request.client.host if request.client else ""
+        try:
+            if request.path_params["context"] != around.context:
+                raise NotFoundError("this console has no such context")
+            _, cookie = await self._shell.log_ins.log_in(around.context, name, secret, address)
+        except PymqError as error:
+            return self._answer(403, around, _log_in_page(around, following, name, str(error)))
+        if around.session is not None:
+            self._shell.sessions.end(around.session)
+        headers = {"set-cookie": self._shell.sessions.set_cookie(around.context, cookie)}
+        return RedirectResponse(_own_path(following, around.context), 303, headers)
+
+    async def _log_out(self, request: Request) -> Response:
+        around = self._around(request, "login")
+        try:
+            form = await read_form(request.scope, request.receive)
+            token = form.text("token")
+        except BadRequest as error:
+            return self._problem(around, error)
+        if around.session is None or not around.session.has_token(token):
+            return self._problem(around, BadRequest("token", "the form is of another session: load the page again"))
+        self._shell.sessions.end(around.session)
+        headers = {"set-cookie": self._shell.sessions.clear_cookie(around.context)}
+        return RedirectResponse(f"/at/{quote(around.context)}/login", 303, headers)
+
+    def _problem(self, around: Around, error: Exception) -> Response:
         status, text, advice = problem_of(error)
-        if context not in self._shell.clusters.contexts:
-            context = next(iter(self._shell.clusters.contexts))
         page = Page(
             _TITLES.get(status, "This did not work"),
             "problem.html",
@@ -111,29 +198,40 @@ class Console:
             ("cluster", "list"),
             {"problem": text, "advice": advice},
         )
-        return self._answer(status, section, context, parameters, wanted, page)
+        return self._answer(status, around, page)
 
-    def _answer(
-        self, status: int, section: str, context: str, parameters: Parameters, wanted: str, page: Page
-    ) -> Response:
+    def _answer(self, status: int, around: Around, page: Page) -> Response:
         now_ms = self._shell.clock.now_ms()
-        if wanted == "json":
+        if around.format == "json":
             body = {**page.data, "asOfMs": now_ms, "missing": page.missing}
             return Response(msgspec.json.encode(body) + b"\n", status, media_type=JSON)
+        base = f"/at/{quote(around.context)}"
         surroundings: dict[str, Any] = {
             "page": page,
-            "context": context,
-            "section": section,
+            "context": around.context,
+            "session": around.session,
+            "section": around.section,
             "navigation": NAVIGATION,
             "now_ms": now_ms,
             "allow_changes": self._shell.allow_changes,
             "static": lambda name: f"/static/{self._shell.static.name_of(name)}",
-            "at": lambda path: f"/at/{context}/{path}",
-            "query": lambda **changes: urlencode(parameters.with_changes(changes)),
-            "json_query": urlencode(parameters.with_changes({"format": "json"})),
+            "at": lambda path: f"{base}/{path}",
+            "query": lambda **changes: urlencode(around.parameters.with_changes(changes)),
         }
         html = self._templates.get_template(page.template).render(**page.shown, **surroundings)
         return Response(html.encode("utf-8", "backslashreplace"), status, media_type=HTML)
+
+
+def _log_in_page(around: Around, following: str, name: str = "", problem: str = "") -> Page:
+    shown = {"next": following, "name": name, "problem": problem}
+    return Page(f"Log in to {around.context}", "login.html", {"error": problem}, ("auth", "check"), shown)
+
+
+def _own_path(path: str, context: str) -> str:
+    """Return where to go after the log-in: a path of this context, however it was given."""
+    base = f"/at/{quote(context)}/"
+    is_own = path.startswith(base) and path.isascii() and path.isprintable() and "\\" not in path
+    return path if is_own and not path.startswith(f"{base}login") else base
 
 
 _TITLES: Final = {

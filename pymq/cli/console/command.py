@@ -1,0 +1,101 @@
+"""``pymq console``: the command."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pymq.cli.common.options import DEFAULT_NAMESRV, NamesrvOption, split_addresses
+from pymq.cli.common.servers import HostOption, InsecureOption, JsonOption, LogLevelOption
+from pymq.cli.declared import examples, new_app
+from pymq.cli.output import print_json_line
+
+if TYPE_CHECKING:
+    from pymq.console.serve import ConsoleSettings
+    from pymq.net.tls import ServerTls
+
+app = new_app()
+DEFAULT_PORT = 8082
+DEFAULT_CONTEXT = "default"
+
+
+@app.command(
+    epilog=examples(
+        "pymq console",
+        "pymq console --namesrv 10.0.0.5:9876 --port 0 --json",
+        "pymq console --with prod --with test    (contexts of pymq context)",
+        "pymq console --behind-proxy --public-url https://mq.example.org",
+    )
+)
+def console(
+    namesrv: NamesrvOption = DEFAULT_NAMESRV,
+    more: Annotated[
+        list[str] | None, typer.Option("--with", metavar="CONTEXT", help="A context that pages can show; repeatable.")
+    ] = None,
+    port: Annotated[
+        int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="Port to listen on, 0 for any free one.")
+    ] = DEFAULT_PORT,
+    host: HostOption = None,
+    behind_proxy: Annotated[
+        bool, typer.Option("--behind-proxy", help="Browsers come through a proxy, to the --public-url.")
+    ] = False,
+    public_url: Annotated[
+        str, typer.Option("--public-url", metavar="URL", help="Where browsers reach the console, such as https://HOST.")
+    ] = "",
+    insecure: InsecureOption = False,
+    as_json: JsonOption = False,
+    log_level: LogLevelOption = "info",
+) -> None:
+    """Serve pages about clusters, PyMQ's and RocketMQ's, to browsers.
+
+    Without other options, this machine alone reaches them. Where a cluster checks users, people log in with their
+    access key and secret, and see what the cluster shows to them.
+    """
+    from pymq.cli.common.context_file import load_contexts
+    from pymq.cli.common.servers import print_warnings, set_up_logging
+    from pymq.console.serve import ConsoleSettings
+    from pymq.errors import UsageError
+    from pymq.net.runtime import run
+
+    set_up_logging(log_level)
+    if behind_proxy != bool(public_url):
+        raise UsageError("--behind-proxy and --public-url go together: give both, or neither")
+    contexts = {DEFAULT_CONTEXT: tuple(split_addresses(namesrv))}
+    if more:
+        known = load_contexts(os.environ)
+        contexts = {name: tuple(split_addresses(known.find(name))) for name in more}
+    settings = ConsoleSettings(contexts, host or "127.0.0.1", port, public_url, insecure)
+    tls = _tls()
+    print_warnings(settings.check(has_tls=tls is not None))
+    run(_serve(settings, tls, as_json))
+
+
+def _tls() -> ServerTls | None:
+    """Return the TLS of the certificate that the environment names, None without one. Raises ConfigError."""
+    from pymq.clock import SystemClock
+    from pymq.config.load import load_tls_config
+    from pymq.net.tls_settings import server_tls
+
+    config = load_tls_config(os.environ)
+    return server_tls(config, SystemClock()) if config.tls_server_cert_path else None
+
+
+async def _serve(settings: ConsoleSettings, tls: ServerTls | None, as_json: bool) -> None:
+    from pymq.cli.common.servers import port_problem
+    from pymq.clock import SystemClock
+    from pymq.console.serve import running
+    from pymq.net.runtime import StopSignals
+
+    with StopSignals() as signals:
+        try:
+            context = None if tls is None else await tls.context.fresh()
+            async with running(settings, SystemClock(), tls=context) as url:
+                if as_json:
+                    print_json_line({"console": url, "contexts": list(settings.contexts), "pid": os.getpid()})
+                else:
+                    print(f"console ready on {url}", flush=True)
+                await signals.wait()
+        except OSError as error:
+            raise port_problem(error, settings.host, settings.port) from error

@@ -1,0 +1,119 @@
+"""Runs a console: one listening socket, its sessions and clients, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from ssl import SSLContext
+from typing import Final
+
+from pymq.client.admin import Admin
+from pymq.clock import Clock
+from pymq.config.security import is_loopback
+from pymq.console.app import Console, Shell, make_app
+from pymq.console.asking.clusters import Clusters
+from pymq.console.people.log_in import LogIns
+from pymq.console.people.sessions import Session, Sessions
+from pymq.console.web.origins import Origins
+from pymq.console.web.serving import BACKLOG, serving
+from pymq.console.web.static_files import StaticFiles
+from pymq.errors import ConfigError
+from pymq.operations.auth.proof import Proof, prove
+from pymq.security.credentials import Credentials
+
+CLEANING_PERIOD_S: Final = 10.0
+REQUEST_TIMEOUT_S: Final = 5.0
+
+
+@dataclass(frozen=True)
+class ConsoleSettings:
+    """How a console is reached, and what it may do.
+
+    ``contexts``: the name servers ("host:port" texts) of each cluster, by the name of its context. ``public_url``:
+    where browsers reach the console behind a proxy, "" without one. ``is_insecure``: others may come without TLS and
+    log-in.
+    """
+
+    contexts: Mapping[str, tuple[str, ...]]
+    host: str = "127.0.0.1"
+    port: int = 8082
+    public_url: str = ""
+    is_insecure: bool = False
+    allow_changes: bool = False
+
+    @property
+    def is_local(self) -> bool:
+        """Return whether only this machine reaches the console."""
+        return is_loopback(self.host) and not self.public_url
+
+    def check(self, *, has_tls: bool) -> list[str]:
+        """Return warnings. Raises ConfigError for a console that strangers could read or listen to."""
+        is_encrypted = has_tls or self.public_url.startswith("https://")
+        if self.is_local or is_encrypted:
+            return []
+        if not self.is_insecure:
+            raise ConfigError(
+                f"the console would send secrets and messages to other machines without TLS, from {self.host}: give it "
+                "a certificate (PYMQ_TLS_SERVER_CERT_PATH), or --behind-proxy with --public-url https://..., or "
+                "--insecure"
+            )
+        return [f"other machines reach the console at {self.host} without TLS: others can read along (--insecure)"]
+
+
+@asynccontextmanager
+async def running(settings: ConsoleSettings, clock: Clock, *, tls: SSLContext | None = None) -> AsyncIterator[str]:
+    """Serve a console during the ``with`` block, and yield its address. Raises OSError for a port in use."""
+    listener = socket.create_server(
+        (settings.host, settings.port),
+        family=socket.AF_INET6 if ":" in settings.host else socket.AF_INET,
+        backlog=BACKLOG,
+    )
+    port = listener.getsockname()[1]
+    origins = (
+        Origins.of_public_url(settings.public_url)
+        if settings.public_url
+        else Origins.of_listener(settings.host, port, "https" if tls is not None else "http")
+    )
+
+    def make_admin(context: str, session: Session | None) -> Admin:
+        return admin_of(context, session.credentials if session is not None else None)
+
+    def admin_of(context: str, credentials: Credentials | None) -> Admin:
+        servers = list(settings.contexts[context])
+        return Admin(servers, timeout_s=REQUEST_TIMEOUT_S, is_partial=True, clock=clock, credentials=credentials)
+
+    async def proves(context: str, credentials: Credentials) -> Proof:
+        return await prove(lambda given: admin_of(context, given), credentials)
+
+    sessions = Sessions(clock, port, settings.contexts)
+    clusters = Clusters({name: ";".join(servers) for name, servers in settings.contexts.items()}, make_admin, clock)
+    needs_log_in = not settings.is_local and not settings.is_insecure
+    shell = Shell(
+        clusters=clusters,
+        sessions=sessions,
+        log_ins=LogIns(sessions, proves, clock),
+        clock=clock,
+        static=StaticFiles("pymq.console"),
+        needs_log_in=needs_log_in,
+        allow_changes=settings.allow_changes,
+    )
+    is_encrypted = origins.all[0].startswith("https:")
+    app = make_app(Console(shell), origins, is_encrypted=is_encrypted)
+    cleaning = asyncio.get_running_loop().create_task(_keep_clean(sessions, clusters))
+    try:
+        async with serving(app, listener, tls=tls):
+            yield origins.all[0]
+    finally:
+        cleaning.cancel()
+        await asyncio.gather(cleaning, return_exceptions=True)
+        await clusters.close()
+
+
+async def _keep_clean(sessions: Sessions, clusters: Clusters) -> None:
+    while True:
+        await asyncio.sleep(CLEANING_PERIOD_S)
+        sessions.end_old()
+        clusters.close_idle()
