@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +11,6 @@ from functools import partial
 from typing import Any, Final
 from urllib.parse import quote, unquote_to_bytes, urlencode
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route, Router
@@ -76,7 +76,8 @@ class Around:
 class Console:
     """Answers requests with pages."""
 
-    def __init__(self, shell: Shell) -> None:
+    def __init__(self, shell: Shell, pages: Mapping[str, MakePage] = PAGES) -> None:
+        """``pages``: by their path below a context."""
         self._shell = shell
         self._templates = make_environment()
         routes = [
@@ -86,7 +87,7 @@ class Console:
             Route("/at/{context}/login", self._log_in_page, methods=["GET"]),
             Route("/at/{context}/login", self._log_in, methods=["POST"]),
             Route("/at/{context}/logout", self._log_out, methods=["POST"]),
-            *(Route(f"/at/{{context}}/{path}", partial(self._page, path, make)) for path, make in PAGES.items()),
+            *(Route(f"/at/{{context}}/{path}", partial(self._page, path, make)) for path, make in pages.items()),
         ]
         self._router = Router(routes, redirect_slashes=False, default=self._not_found)
 
@@ -130,6 +131,9 @@ class Console:
                 return self._to_log_in(request, around)
             return self._problem(around, error)
         except (PymqError, BadRequest, TimeoutError) as error:
+            return self._problem(around, error)
+        except Exception as error:
+            log.exception("the page %s", section)
             return self._problem(around, error)
         return self._answer(200, around, page)
 
@@ -204,7 +208,8 @@ class Console:
         now_ms = self._shell.clock.now_ms()
         if around.format == "json":
             body = {**page.data, "asOfMs": now_ms, "missing": page.missing}
-            return Response(msgspec.json.encode(body) + b"\n", status, media_type=JSON)
+            # Names may hold lone surrogates, which only an escape can carry.
+            return Response(json.dumps(body, ensure_ascii=True) + "\n", status, media_type=JSON)
         base = f"/at/{quote(around.context)}"
         surroundings: dict[str, Any] = {
             "page": page,
@@ -258,7 +263,9 @@ def problem_of(error: Exception) -> tuple[int, str, str]:
         return 403 if is_right else 502, str(error), "pymq auth check shows which rule decides." if is_right else ""
     if isinstance(error, UnreachableError):
         return 502, str(error), "pymq doctor finds out why."
-    return 502, str(error), ""
+    if isinstance(error, PymqError):
+        return 502, str(error), ""
+    return 500, f"This is a fault of the console ({type(error).__name__}): its log says more.", ""
 
 
 def _has_bad_text(raw_path: bytes) -> bool:
