@@ -81,7 +81,8 @@ def test_a_head_that_comes_byte_by_byte_ends_too() -> None:
         while not answer.done():
             writer.write(b"x")
             await asyncio.sleep(0.01)
-        assert b"HTTP/1.1 408" in answer.result()
+        # What was still on its way may have reset the connection before the answer was read.
+        assert isinstance(answer.exception(), ConnectionResetError) or b"HTTP/1.1 408" in answer.result()
         writer.close()
 
     run(client, ServingLimits(head_timeout_s=0.1))
