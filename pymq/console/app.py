@@ -18,6 +18,7 @@ from starlette.routing import Route, Router
 from pymq.clock import Clock
 from pymq.console.asking.clusters import BusyError, Clusters
 from pymq.console.pages.brokers import brokers
+from pymq.console.pages.groups import groups
 from pymq.console.pages.page import PAGE_TIMEOUT_S, MakePage, Page, Visit
 from pymq.console.pages.rendering import make_environment
 from pymq.console.pages.topics import topics
@@ -39,8 +40,8 @@ HTML: Final = "text/html; charset=utf-8"
 JSON: Final = "application/json"
 FORMATS: Final = ("html", "json")
 # Sections of the navigation, by their path below a context.
-NAVIGATION: Final = (("Brokers", "brokers"), ("Topics", "topics"))
-PAGES: Final[Mapping[str, MakePage]] = {"brokers": brokers, "topics": topics}
+NAVIGATION: Final = (("Brokers", "brokers"), ("Topics", "topics"), ("Groups", "groups"))
+PAGES: Final[Mapping[str, MakePage]] = {"brokers": brokers, "groups": groups, "topics": topics}
 
 
 @dataclass(frozen=True)

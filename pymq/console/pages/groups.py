@@ -1,0 +1,44 @@
+"""The list of consumer groups."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pymq.client.admin import Admin
+from pymq.console.pages.lists import Row, cut
+from pymq.console.pages.page import Page, Visit
+from pymq.model.names import is_system_group
+from pymq.operations.group.listing import list_groups
+
+APPLICATIONS, ALL, OFFLINE, BEHIND = "applications", "all", "off-line", "behind"
+SHOWN: Final = (APPLICATIONS, OFFLINE, BEHIND, ALL)
+SORTS: Final = {"name": "group", "lag": "lag", "members": "members"}
+
+
+async def groups(visit: Visit) -> Page:
+    """Return the groups that ``show`` names, whose names have ``q`` in them."""
+    show = visit.parameters.choice("show", APPLICATIONS, SHOWN)
+    records = await visit.cluster.ask("groups", _every_group)
+    rows = cut(records, visit.parameters, "group", SORTS, keep=lambda row: _is_kept(row, show))
+    return Page(
+        "Groups",
+        "groups.html",
+        {"groups": rows.rows, "total": rows.total, "page": rows.number, "pages": rows.page_count},
+        ("group", "list", *(["--all"] if show == ALL else [])),
+        {"cut": rows, "show": show, "shows": SHOWN, "sorts": SORTS},
+        visit.cluster.unreached,
+    )
+
+
+async def _every_group(admin: Admin) -> list[dict[str, Any]]:
+    return await list_groups(admin, True)
+
+
+def _is_kept(row: Row, show: str) -> bool:
+    if show == ALL:
+        return True
+    if is_system_group(row["group"]):
+        return False
+    if show == OFFLINE:
+        return bool(row["members"] == 0)
+    return show == APPLICATIONS or bool(row["lag"])
