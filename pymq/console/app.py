@@ -18,9 +18,13 @@ from starlette.routing import Route, Router
 from pymq.clock import Clock
 from pymq.console.asking.clusters import BusyError, Clusters
 from pymq.console.pages.brokers import brokers
+from pymq.console.pages.clients import clients
+from pymq.console.pages.group import group
 from pymq.console.pages.groups import groups
+from pymq.console.pages.name_servers import name_servers
 from pymq.console.pages.page import PAGE_TIMEOUT_S, MakePage, Page, Visit
 from pymq.console.pages.rendering import make_environment
+from pymq.console.pages.topic import topic
 from pymq.console.pages.topics import topics
 from pymq.console.people.log_in import NAME_LENGTH_MAX, SECRET_LENGTH_MAX, LogIns
 from pymq.console.people.sessions import Session, Sessions
@@ -40,8 +44,22 @@ HTML: Final = "text/html; charset=utf-8"
 JSON: Final = "application/json"
 FORMATS: Final = ("html", "json")
 # Sections of the navigation, by their path below a context.
-NAVIGATION: Final = (("Brokers", "brokers"), ("Topics", "topics"), ("Groups", "groups"))
-PAGES: Final[Mapping[str, MakePage]] = {"brokers": brokers, "groups": groups, "topics": topics}
+NAVIGATION: Final = (
+    ("Brokers", "brokers"),
+    ("Topics", "topics"),
+    ("Groups", "groups"),
+    ("Clients", "clients"),
+    ("Name servers", "namesrv"),
+)
+PAGES: Final[Mapping[str, MakePage]] = {
+    "brokers": brokers,
+    "topics": topics,
+    "topics/{topic}": topic,
+    "groups": groups,
+    "groups/{group}": group,
+    "clients": clients,
+    "namesrv": name_servers,
+}
 
 
 @dataclass(frozen=True)
@@ -88,7 +106,10 @@ class Console:
             Route("/at/{context}/login", self._log_in_page, methods=["GET"]),
             Route("/at/{context}/login", self._log_in, methods=["POST"]),
             Route("/at/{context}/logout", self._log_out, methods=["POST"]),
-            *(Route(f"/at/{{context}}/{path}", partial(self._page, path, make)) for path, make in pages.items()),
+            *(
+                Route(f"/at/{{context}}/{path}", partial(self._page, path.partition("/")[0], make))
+                for path, make in pages.items()
+            ),
         ]
         self._router = Router(routes, redirect_slashes=False, default=self._not_found)
 
@@ -121,7 +142,7 @@ class Console:
             if around.session is None and self._shell.needs_log_in:
                 return self._to_log_in(request, around)
             cluster = self._shell.clusters.get(request.path_params["context"], around.session)
-            visit = Visit(cluster, parameters, request.path_params, self._shell.clock.now_ms())
+            visit = Visit(cluster, parameters, request.path_params, self._shell.clock)
             async with asyncio.timeout(PAGE_TIMEOUT_S):
                 page = await make(visit)
         except RefusedError as error:

@@ -1,4 +1,4 @@
-"""Runs a console: one listening socket, its sessions and clients, until it is told to stop."""
+"""Runs a console: one listening socket, its sessions and clients, until its owner ends it."""
 
 from __future__ import annotations
 

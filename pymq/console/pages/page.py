@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from pymq.clock import Clock
 from pymq.console.asking.cluster import Cluster
 from pymq.console.web.parameters import Parameters
 
@@ -19,7 +20,7 @@ class Visit:
     cluster: Cluster
     parameters: Parameters
     path: Mapping[str, str]
-    now_ms: int
+    clock: Clock
 
 
 @dataclass(frozen=True, slots=True)

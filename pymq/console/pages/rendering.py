@@ -8,6 +8,7 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from pymq.console.pages.links import group_path, topic_path
 from pymq.printable import printable
 
 UNKNOWN: Final = "\u2013"
@@ -23,7 +24,14 @@ def make_environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": number_text, "size": size_text, "utc": utc_text, "ago": ago_text}
+    environment.filters |= {
+        "number": number_text,
+        "size": size_text,
+        "utc": utc_text,
+        "ago": ago_text,
+        "span": span_text,
+    }
+    environment.globals |= {"topic_path": topic_path, "group_path": group_path}
     return environment
 
 
@@ -56,6 +64,17 @@ def utc_text(time_ms: int | None) -> str:
         return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     except (ValueError, OverflowError, OSError):  # a server's clock may say anything
         return UNKNOWN
+
+
+def span_text(span_ms: int | None) -> str:
+    """Return a time span in its two largest units, a dash for an unknown one."""
+    if span_ms is None:
+        return UNKNOWN
+    seconds = max(0, span_ms) // 1000
+    for unit, name, part, part_name in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if seconds >= unit:
+            return f"{seconds // unit:,} {name} {seconds % unit // part} {part_name}"
+    return f"{seconds} s"
 
 
 def ago_text(time_ms: int | None, now_ms: int) -> str:

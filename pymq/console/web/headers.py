@@ -28,7 +28,7 @@ STRICT_TRANSPORT: Final = (b"strict-transport-security", b"max-age=31536000")
 class Headers:
     """Adds the headers to each answer of ``app``. An answer may say itself for how long it may be kept.
 
-    ``is_encrypted``: browsers come by TLS, so they are told to come by TLS alone.
+    ``is_encrypted``: browsers come by TLS, and shall come by TLS alone.
     """
 
     def __init__(self, app: App, *, is_encrypted: bool = False) -> None:

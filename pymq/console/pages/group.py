@@ -1,0 +1,87 @@
+"""One consumer group: how far it is, who is in it, and what they subscribe to."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from pymq.client.admin import Admin
+from pymq.console.pages.links import topic_path
+from pymq.console.pages.page import Page, Visit
+from pymq.console.pages.sections import Column, Kind, Table, Values
+from pymq.operations.group.lag import lag_of_group
+from pymq.operations.group.listing import describe_group
+
+_NO_OFFSET: Final = "nothing is committed yet"
+_ABOUT: Final = (
+    Column("lag", "Lag", Kind.number, _NO_OFFSET),
+    Column("invisible", "Invisible", Kind.number, "a broker does not count them"),
+    Column("enabled", "Enabled"),
+    Column("model", "Model", why_unknown="no member is connected"),
+    Column("consume_type", "Reads", why_unknown="no member is connected"),
+    Column("retry_max", "Retries", Kind.number),
+    Column("brokers", "Brokers", Kind.names),
+)
+_PROGRESS: Final = (
+    Column("topic", "Topic", Kind.link, path=lambda record: topic_path(record["topic"])),
+    Column("queues", "Queues", Kind.number),
+    Column("lag", "Lag", Kind.number, _NO_OFFSET),
+    Column("lag_ms", "Waits", Kind.span, "nothing waits"),
+    Column("invisible", "Invisible", Kind.number, "a broker does not count them"),
+    Column("retry", "In retry", Kind.number),
+)
+_QUEUES: Final = (
+    Column("topic", "Topic"),
+    Column("broker", "Broker"),
+    Column("queue", "Queue", Kind.number),
+    Column("committed", "Offset", Kind.number, _NO_OFFSET),
+    Column("end_offset", "End", Kind.number),
+    Column("lag", "Lag", Kind.number, _NO_OFFSET),
+    Column("lag_ms", "Waits", Kind.span, "nothing waits"),
+    Column("last_consumed_ms", "Last consumed", Kind.time),
+)
+_MEMBERS: Final = (
+    Column("client_id", "Member"),
+    Column("address", "Address"),
+    Column("language", "Language"),
+    Column("version", "Version"),
+)
+_SUBSCRIPTIONS: Final = (
+    Column("topic", "Topic", Kind.link, path=lambda record: topic_path(record["topic"])),
+    Column("expression", "Expression"),
+    Column("type", "Type"),
+)
+
+
+async def group(visit: Visit) -> Page:
+    """Return the group that the address names. Raises NotFoundError."""
+    name = visit.path["group"]
+    clock = visit.clock
+
+    async def ask(admin: Admin) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        about, queues = await asyncio.gather(describe_group(admin, name, clock), lag_of_group(admin, name, None, clock))
+        return about, queues
+
+    about, queues = await visit.cluster.ask(("group", name), ask)
+    differing = about["differing_subscriptions"]
+    return Page(
+        f"Group {name}",
+        "sections.html",
+        about | {"queues": queues},
+        ("group", "describe", name),
+        {
+            "sections": [
+                Values("State", _ABOUT, about),
+                *([Table("Members differ", _differing(differing), differing, "")] if differing else []),
+                Table("Lag by topic", _PROGRESS, about["progress"], "The group has read no topic yet."),
+                Table("Members", _MEMBERS, about["members"], "No member is connected: offsets stay, and lag grows."),
+                Table("Subscriptions", _SUBSCRIPTIONS, about["subscriptions"], "No member is connected."),
+                Table("Lag by queue", _QUEUES, queues, "The group has read no queue yet."),
+            ]
+        },
+        visit.cluster.unreached,
+    )
+
+
+def _differing(records: list[dict[str, Any]]) -> list[Column]:
+    return [Column(key, key.replace("_", " ").capitalize()) for key in records[0]]

@@ -1,0 +1,69 @@
+"""One topic: where it is, its queues, and who reads it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from pymq.client.admin import Admin
+from pymq.console.pages.links import group_path
+from pymq.console.pages.page import Page, Visit
+from pymq.console.pages.sections import Column, Kind, Table
+from pymq.operations.topic.listing import describe_topic, topic_queues, topic_route
+
+_BROKERS: Final = (
+    Column("broker", "Broker"),
+    Column("cluster", "Cluster"),
+    Column("address", "Address"),
+    Column("read_queues", "Read queues", Kind.number),
+    Column("write_queues", "Write queues", Kind.number),
+    Column("perm", "Permission"),
+    Column("order", "In order", Kind.flag),
+    Column("messages", "Stored", Kind.number),
+)
+_QUEUES: Final = (
+    Column("broker", "Broker"),
+    Column("queue", "Queue", Kind.number),
+    Column("min_offset", "First", Kind.number),
+    Column("max_offset", "Next", Kind.number),
+    Column("messages", "Stored", Kind.number),
+    Column("last_message_ms", "Last message", Kind.time),
+)
+_ROUTE: Final = (
+    Column("broker", "Broker"),
+    Column("broker_id", "Id", Kind.number),
+    Column("address", "Address"),
+    Column("read_queues", "Read queues", Kind.number),
+    Column("write_queues", "Write queues", Kind.number),
+    Column("perm", "Permission"),
+)
+_GROUPS: Final = (Column("group", "Group", Kind.link, path=lambda record: group_path(record["group"])),)
+
+
+async def topic(visit: Visit) -> Page:
+    """Return the topic that the address names. Raises NotFoundError."""
+    name = visit.path["topic"]
+
+    async def ask(admin: Admin) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]]]:
+        about, queues, route = await asyncio.gather(
+            describe_topic(admin, name), topic_queues(admin, name), topic_route(admin, name)
+        )
+        return about, queues, route
+
+    about, queues, route = await visit.cluster.ask(("topic", name), ask)
+    groups = [{"group": group} for group in about["groups"]]
+    return Page(
+        f"Topic {name}",
+        "sections.html",
+        about | {"queues": queues, "route": route},
+        ("topic", "describe", name),
+        {
+            "sections": [
+                Table("Brokers", _BROKERS, about["brokers"], "No broker has this topic."),
+                Table("Groups", _GROUPS, groups, "No group reads this topic."),
+                Table("Queues", _QUEUES, queues, "This topic has no queues."),
+                Table("Route", _ROUTE, route, "Name servers know no broker with this topic."),
+            ]
+        },
+        visit.cluster.unreached,
+    )
