@@ -10,9 +10,9 @@ from pymq.cli.common.cells import shown_bytes, shown_count, shown_ms
 from pymq.cli.common.live import live
 from pymq.cli.common.options import OutputOption
 from pymq.cli.common.session import Session
-from pymq.cli.common.times import local_time
 from pymq.cli.declared import examples, new_app
 from pymq.cli.output import Column, OutputFormat, cell_text, print_data, print_fields, print_line, print_section
+from pymq.operations.times import local_time
 from pymq.units import format_bytes, format_duration_ms
 
 app = new_app()

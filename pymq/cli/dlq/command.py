@@ -18,7 +18,6 @@ from pymq.cli.common.options import (
     split_addresses,
 )
 from pymq.cli.common.session import Session
-from pymq.cli.common.times import local_time
 from pymq.cli.declared import examples, new_app
 from pymq.cli.output import (
     Column,
@@ -32,6 +31,7 @@ from pymq.cli.output import (
     print_note,
 )
 from pymq.errors import EXIT_FAILED, UsageError
+from pymq.operations.times import local_time
 
 if TYPE_CHECKING:
     from pymq.operations.dead_letters import Wanted

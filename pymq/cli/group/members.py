@@ -9,7 +9,6 @@ import typer
 from pymq.cli.common.live import live
 from pymq.cli.common.options import DryRunOption, GroupArgument, OutputOption
 from pymq.cli.common.session import Session, end_partial
-from pymq.cli.common.times import local_time
 from pymq.cli.output import (
     Column,
     OutputFormat,
@@ -20,6 +19,7 @@ from pymq.cli.output import (
     print_section,
 )
 from pymq.errors import EXIT_FAILED
+from pymq.operations.times import local_time
 
 ClientArgument = Annotated[str, typer.Argument(metavar="CLIENT_ID", help="The member, as group members shows it.")]
 

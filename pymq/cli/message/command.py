@@ -16,7 +16,6 @@ from pymq.cli.common.options import (
     split_addresses,
 )
 from pymq.cli.common.session import Session
-from pymq.cli.common.times import local_time
 from pymq.cli.declared import examples, new_app
 from pymq.cli.output import (
     Column,
@@ -29,6 +28,7 @@ from pymq.cli.output import (
     print_table,
 )
 from pymq.errors import UsageError
+from pymq.operations.times import local_time
 
 if TYPE_CHECKING:
     from pymq.operations.message.resending import Producing

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 
 from pymq.cli.common.message_text import message_stream, shown_body
-from pymq.cli.common.times import local_time
 from pymq.cli.output import MessageOutput, is_styled, print_fields, print_line, printable
 from pymq.model.hosts import format_address
 from pymq.model.properties import KEYS, TAGS, UNIQ_KEY
 from pymq.model.record import StoredMessage
+from pymq.operations.times import local_time
 
 
 def print_messages(messages: list[StoredMessage], output: MessageOutput, *, whole: bool) -> None:

@@ -11,9 +11,9 @@ from pymq.cli.common.confirm import confirm
 from pymq.cli.common.live import live
 from pymq.cli.common.options import ConfirmOption, DryRunOption, OutputOption
 from pymq.cli.common.session import Session
-from pymq.cli.common.times import local_time
 from pymq.cli.declared import examples, new_app
 from pymq.cli.output import Column, OutputFormat, print_data, print_fields, print_line, print_note, print_table
+from pymq.operations.times import local_time
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

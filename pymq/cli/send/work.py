@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pymq.cli.common.message_text import message_in_lane
 from pymq.cli.common.options import request_credentials, split_addresses
 from pymq.cli.common.pace import Pace
 from pymq.cli.output import Progress, print_note, progress
@@ -27,6 +26,7 @@ from pymq.model.message import check_delay_level
 from pymq.model.names import check_topic
 from pymq.model.properties import RESERVED
 from pymq.net.runtime import StopSignals
+from pymq.operations.message.records import message_in_lane
 from pymq.operations.queues import QueueChoice
 from pymq.units import parse_duration_ms, parse_time_ms
 

@@ -12,8 +12,7 @@ from typing import IO, Any
 
 import msgspec
 
-from pymq.cli.common.message_text import plain_record, shown_body, text_line
-from pymq.cli.common.times import local_time
+from pymq.cli.common.message_text import shown_body, text_line
 from pymq.cli.output import (
     Column,
     OutputFormat,
@@ -42,7 +41,9 @@ from pymq.offline.kept_log import open_kept_log
 from pymq.offline.overview import overview
 from pymq.offline.repair import RepairReport, repair
 from pymq.offline.verify import verify
+from pymq.operations.message.records import plain_record
 from pymq.operations.start import OFFSET_MAX
+from pymq.operations.times import local_time
 from pymq.store.disk.fs import RealFiles
 from pymq.store.lifecycle.thaw import plan_thaw, thaw
 from pymq.units import format_bytes, parse_time_ms

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
-from pymq.cli.common.times import iso_time
 from pymq.cli.output import printable
 from pymq.cli.top.screen import Choice, View, chosen_rows, short_number, table
 from pymq.clock import Clock
+from pymq.operations.times import iso_time
 from pymq.operations.top.rates import Rates, Row
 from pymq.operations.top.sample import Sampler
 from pymq.units import format_count

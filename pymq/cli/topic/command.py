@@ -343,7 +343,7 @@ def route(session: Session, name: TopicArgument, output: OutputOption = OutputFo
 @app.command(epilog=examples("pymq topic stats orders", "pymq topic stats orders -o json"), watched=True)
 def stats(session: Session, name: TopicArgument, output: OutputOption = OutputFormat.table) -> None:
     """Show the first offset, the next offset and the time of the last message of every queue."""
-    from pymq.cli.common.times import local_time
+    from pymq.operations.times import local_time
     from pymq.operations.topic import listing as work
 
     records, unreached = session.ask_reachable(lambda admin: work.topic_queues(admin, name))

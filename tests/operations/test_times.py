@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pymq.cli.common import times
+from pymq.operations import times
 
 
 @pytest.fixture(autouse=True)
