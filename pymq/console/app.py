@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,15 +18,19 @@ from starlette.routing import Route, Router
 
 from pymq.clock import Clock
 from pymq.console.asking.clusters import BusyError, Clusters
+from pymq.console.pages.broker import broker
 from pymq.console.pages.brokers import brokers
 from pymq.console.pages.clients import clients
 from pymq.console.pages.group import group
 from pymq.console.pages.groups import groups
+from pymq.console.pages.member import member
 from pymq.console.pages.name_servers import name_servers
 from pymq.console.pages.page import PAGE_TIMEOUT_S, MakePage, Page, Visit
+from pymq.console.pages.raft import raft
 from pymq.console.pages.rendering import make_environment
 from pymq.console.pages.topic import topic
 from pymq.console.pages.topics import topics
+from pymq.console.pages.users import users_page
 from pymq.console.people.log_in import NAME_LENGTH_MAX, SECRET_LENGTH_MAX, LogIns
 from pymq.console.people.sessions import Session, Sessions
 from pymq.console.web.asgi import App, Receive, Scope, Send, answer_text, header_values
@@ -43,21 +48,28 @@ log = logging.getLogger(__name__)
 HTML: Final = "text/html; charset=utf-8"
 JSON: Final = "application/json"
 FORMATS: Final = ("html", "json")
-# Sections of the navigation, by their path below a context.
+# Sections of the navigation: name, path below a context, and the key that goes there after "g".
 NAVIGATION: Final = (
-    ("Brokers", "brokers"),
-    ("Topics", "topics"),
-    ("Groups", "groups"),
-    ("Clients", "clients"),
-    ("Name servers", "namesrv"),
+    ("Brokers", "brokers", "b"),
+    ("Topics", "topics", "t"),
+    ("Groups", "groups", "g"),
+    ("Clients", "clients", "c"),
+    ("Raft", "raft", "r"),
+    ("Users", "auth", "u"),
+    ("Name servers", "namesrv", "n"),
+    ("About", "about", "?"),
 )
 PAGES: Final[Mapping[str, MakePage]] = {
     "brokers": brokers,
+    "brokers/{broker}/{id:int}": broker,
     "topics": topics,
     "topics/{topic}": topic,
     "groups": groups,
     "groups/{group}": group,
+    "groups/{group}/members/{client}": member,
     "clients": clients,
+    "raft": raft,
+    "auth": users_page,
     "namesrv": name_servers,
 }
 
@@ -236,9 +248,12 @@ class Console:
         surroundings: dict[str, Any] = {
             "page": page,
             "context": around.context,
+            "contexts": list(self._shell.clusters.contexts),
+            "context_path": lambda name: f"/at/{quote(name)}/",
             "session": around.session,
             "section": around.section,
             "navigation": NAVIGATION,
+            "command": shlex.join(("pymq", *page.command)),
             "now_ms": now_ms,
             "allow_changes": self._shell.allow_changes,
             "static": lambda name: f"/static/{self._shell.static.name_of(name)}",

@@ -13,8 +13,9 @@ from typing import Final
 from pymq.client.admin import Admin
 from pymq.clock import Clock
 from pymq.config.security import is_loopback
-from pymq.console.app import Console, Shell, make_app
+from pymq.console.app import PAGES, Console, Shell, make_app
 from pymq.console.asking.clusters import Clusters
+from pymq.console.pages.about import About
 from pymq.console.people.log_in import LogIns
 from pymq.console.people.sessions import Session, Sessions
 from pymq.console.web.origins import Origins
@@ -101,7 +102,10 @@ async def running(settings: ConsoleSettings, clock: Clock, *, tls: SSLContext | 
         allow_changes=settings.allow_changes,
     )
     is_encrypted = origins.all[0].startswith("https:")
-    app = make_app(Console(shell), origins, is_encrypted=is_encrypted)
+    about = About(
+        list(settings.contexts), lambda: {"sessions": len(sessions), "persons with connections": len(clusters)}
+    )
+    app = make_app(Console(shell, {**PAGES, "about": about.page}), origins, is_encrypted=is_encrypted)
     cleaning = asyncio.get_running_loop().create_task(_keep_clean(sessions, clusters))
     try:
         async with serving(app, listener, tls=tls):

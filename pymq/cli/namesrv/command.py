@@ -24,6 +24,7 @@ from pymq.cli.common.serving_metrics import (
     metrics_text,
     serving_metrics,
 )
+from pymq.cli.console.beside import ConsolePortOption, console_beside, console_member, console_text
 from pymq.cli.declared import examples
 from pymq.cli.lazy import CommandTable, LazyGroup
 from pymq.cli.output import print_json_line
@@ -64,6 +65,7 @@ def namesrv(
     ] = None,
     host: HostOption = None,
     insecure: InsecureOption = False,
+    console_port: ConsolePortOption = None,
     metrics_port: MetricsPortOption = None,
     config_file: Annotated[
         str | None, typer.Option("-c", "--config", metavar="FILE", help="A namesrv.conf with RocketMQ's keys.")
@@ -83,10 +85,10 @@ def namesrv(
 
     set_up_logging(log_level)
     flags = {"listenPort": port, "bindAddress": host, "insecure": insecure or None, **metrics_flags(metrics_port)}
-    run(_serve(build_namesrv_config(config_file, settings, flags), as_json))
+    run(_serve(build_namesrv_config(config_file, settings, flags), console_port, as_json))
 
 
-async def _serve(config: NamesrvConfig, as_json: bool) -> None:
+async def _serve(config: NamesrvConfig, console_port: int | None, as_json: bool) -> None:
     from pymq.net.runtime import StopSignals, begin_serving, load
 
     load("pymq.namesrv.server", "pymq.namesrv.metrics")
@@ -98,15 +100,20 @@ async def _serve(config: NamesrvConfig, as_json: bool) -> None:
         async with serving_metrics(metrics_place(config, config.bind_address), NamesrvMetrics(server)) as metrics:
             await start_namesrv(server)
             try:
-                begin_serving(server.server.turns)
-                _print_ready(config, server.address, metrics, as_json)
-                await signals.wait()
+                async with console_beside(console_port, server.address) as console:
+                    begin_serving(server.server.turns)
+                    _print_ready(config, server.address, metrics, console, as_json)
+                    await signals.wait()
             finally:
                 await server.stop()
 
 
-def _print_ready(config: NamesrvConfig, address: str, metrics: str, as_json: bool) -> None:
+def _print_ready(config: NamesrvConfig, address: str, metrics: str, console: str, as_json: bool) -> None:
     if as_json:
-        print_json_line({"namesrv": address, "pid": os.getpid(), **tls_member(config), **metrics_member(metrics)})
+        ready = {"namesrv": address, "pid": os.getpid(), **tls_member(config)}
+        print_json_line(ready | metrics_member(metrics) | console_member(console))
     else:
-        print(f"name server ready on {address}{metrics_text(metrics)}{tls_text(config)}", flush=True)
+        print(
+            f"name server ready on {address}{metrics_text(metrics)}{console_text(console)}{tls_text(config)}",
+            flush=True,
+        )

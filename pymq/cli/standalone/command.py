@@ -27,6 +27,7 @@ from pymq.cli.common.serving_metrics import (
     metrics_text,
     serving_metrics,
 )
+from pymq.cli.console.beside import ConsolePortOption, console_beside, console_member, console_text
 from pymq.cli.declared import examples, new_app
 from pymq.cli.output import print_json_line
 from pymq.cli.proxy.command import GrpcPortOption, SignatureAgeOption, grpc_member, grpc_text, proxy_beside
@@ -54,6 +55,7 @@ app = new_app()
 @app.command(
     epilog=examples(
         "pymq standalone",
+        "pymq standalone --console-port 8082",
         "pymq standalone --dir ./data --namesrv-port 0 --port 0 --json",
         "pymq standalone --ephemeral --set autoCreateTopicEnable=false",
         "pymq standalone --shards 2 --replicas 3",
@@ -94,6 +96,7 @@ def standalone(
     ] = None,
     grpc_port: GrpcPortOption = None,
     grpc_signature_age: SignatureAgeOption = None,
+    console_port: ConsolePortOption = None,
     metrics_port: MetricsPortOption = None,
     config_file: Annotated[
         str | None, typer.Option("-c", "--config", metavar="FILE", help="A broker.conf with RocketMQ's keys.")
@@ -128,6 +131,7 @@ def standalone(
             shards=shards or 1,
             replicas=replicas or REPLICAS_DEFAULT,
             namesrv_port=namesrv_port,
+            console_port=console_port,
             port=DEFAULT_PORT if port is None else port,
             settings=settings or [],
             as_json=as_json,
@@ -143,7 +147,7 @@ def standalone(
         namesrv_config = load_namesrv_config(None, _shared_settings(broker_config) | {"listenPort": str(namesrv_port)})
         namesrv_config.init_authentication_user = broker_config.init_authentication_user
         namesrv_config.auth_file_comes_later = True
-        run(_serve(namesrv_config, broker_config, grpc_port, grpc_signature_age, as_json))
+        run(_serve(namesrv_config, broker_config, grpc_port, grpc_signature_age, console_port, as_json))
     finally:
         if ephemeral:
             shutil.rmtree(store, ignore_errors=True)
@@ -181,6 +185,7 @@ async def _serve(
     broker_config: BrokerConfig,
     grpc_port: int | None,
     grpc_signature_age: int | None,
+    console_port: int | None,
     as_json: bool,
 ) -> None:
     from pymq.net.runtime import StopSignals, begin_serving, load
@@ -202,9 +207,12 @@ async def _serve(
                 broker_config.namesrv_addr = namesrv.address
                 await start_broker(broker, signals)
                 try:
-                    async with proxy_beside(grpc_port, grpc_signature_age, broker) as grpc:
+                    async with (
+                        proxy_beside(grpc_port, grpc_signature_age, broker) as grpc,
+                        console_beside(console_port, namesrv.address) as console,
+                    ):
                         begin_serving(broker.server.turns)  # one is enough for the loop of both
-                        _print_ready(namesrv.address, broker, metrics, grpc, as_json)
+                        _print_ready(namesrv.address, broker, metrics, grpc, console, as_json)
                         await serve_until_stopped(broker, signals)
                 finally:
                     await broker.stop()
@@ -237,14 +245,15 @@ def _credentials(config: BrokerConfig) -> Credentials | None:
     return server_credentials(config) or Credentials("pymq-standalone", secrets.token_hex(32))
 
 
-def _print_ready(namesrv: str, broker: Broker, metrics: str, grpc: str, as_json: bool) -> None:
+def _print_ready(namesrv: str, broker: Broker, metrics: str, grpc: str, console: str, as_json: bool) -> None:
     store = broker.config.store_path_root_dir
     if as_json:
-        ready = {"namesrv": namesrv, "broker": broker.address, "store": store, "pid": os.getpid()}
+        ready: dict[str, Any] = {"namesrv": namesrv, "broker": broker.address, "store": store, "pid": os.getpid()}
         ready |= tls_member(broker.config)
-        print_json_line({**ready, **fast_port_member(broker.config), **metrics_member(metrics), **grpc_member(grpc)})
+        ready |= fast_port_member(broker.config) | metrics_member(metrics) | grpc_member(grpc) | console_member(console)
+        print_json_line(ready)
     else:
         place = f"{broker.address}{fast_port_text(broker.config)}"
         text = f"ready: name server {namesrv}, broker {place}, data in {store}{metrics_text(metrics)}{grpc_text(grpc)}"
-        text += tls_text(broker.config)
+        text += console_text(console) + tls_text(broker.config)
         print(text, flush=True)

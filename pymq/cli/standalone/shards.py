@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pymq.cli.common.servers import make_namesrv, start_namesrv
+from pymq.cli.console.beside import console_beside, console_member, console_text
 from pymq.cli.output import Column, print_json_line, print_line, print_note, print_table
 from pymq.cli.standalone.shard_files import HOST, ShardBroker, config_text, plan_brokers
 from pymq.client.admin import Admin
@@ -103,6 +104,7 @@ async def serve_shards(
     replicas: int,
     namesrv_port: int,
     port: int,
+    console_port: int | None,
     settings: Mapping[str, str],
     as_json: bool,
 ) -> None:
@@ -120,9 +122,10 @@ async def serve_shards(
             await processes.start()
             with suppress(StoppedError):
                 ids = await signals.unless_stopped(_until_ready(namesrv.address, brokers, processes))
-                _print_ready(namesrv.address, directory, brokers, processes, ids, as_json)
-                processes.watch()
-                await signals.wait()
+                async with console_beside(console_port, namesrv.address) as console:
+                    _print_ready(namesrv.address, directory, brokers, processes, ids, console, as_json)
+                    processes.watch()
+                    await signals.wait()
         finally:
             await processes.stop()
             await namesrv.stop()
@@ -151,6 +154,7 @@ def _print_ready(
     brokers: list[ShardBroker],
     processes: ShardProcesses,
     ids: Mapping[str, int],
+    console: str,
     as_json: bool,
 ) -> None:
     rows: list[dict[str, Any]] = [
@@ -166,9 +170,10 @@ def _print_ready(
         for broker in brokers
     ]
     if as_json:
-        print_json_line({"namesrv": namesrv, "store": str(directory), "pid": os.getpid(), "brokers": rows})
+        ready = {"namesrv": namesrv, "store": str(directory), "pid": os.getpid(), "brokers": rows}
+        print_json_line(ready | console_member(console))
         return
-    print_line(f"ready: name server {namesrv}, data, settings and logs in {directory}")
+    print_line(f"ready: name server {namesrv}, data, settings and logs in {directory}{console_text(console)}")
     print_table(rows, COLUMNS)
     where = "" if namesrv == "127.0.0.1:9876" else f" --namesrv {namesrv}"
     print_line(f"Kill a leader (kill -9 PID), and look: pymq raft status{where}. Ctrl-C ends all.")

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from pymq.client.admin import Admin
+from pymq.console.pages.links import member_path
 from pymq.console.pages.lists import Row
 from pymq.console.pages.page import Page, Visit
 from pymq.console.pages.sections import Column, Kind, Table
 from pymq.operations.clients import connected_clients
 
+
+def _path(record: Mapping[str, Any]) -> str | None:
+    """Return the path of a member's page. A producer says nothing about itself."""
+    return member_path(record["group"], record["client_id"]) if record["kind"] == "consumer" else None
+
+
 _COLUMNS: Final = (
-    Column("client_id", "Client"),
+    Column("client_id", "Client", Kind.link, path=_path),
     Column("kind", "Kind"),
     Column("group", "Group"),
     Column("address", "Address"),

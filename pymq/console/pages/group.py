@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, Final
 
 from pymq.client.admin import Admin
-from pymq.console.pages.links import topic_path
+from pymq.console.pages.links import member_path, topic_path
 from pymq.console.pages.page import Page, Visit
 from pymq.console.pages.sections import Column, Kind, Table, Values
 from pymq.operations.group.lag import lag_of_group
@@ -41,7 +41,7 @@ _QUEUES: Final = (
     Column("last_consumed_ms", "Last consumed", Kind.time),
 )
 _MEMBERS: Final = (
-    Column("client_id", "Member"),
+    Column("client_id", "Member", Kind.link, path=lambda record: member_path(record["group"], record["client_id"])),
     Column("address", "Address"),
     Column("language", "Language"),
     Column("version", "Version"),
@@ -63,6 +63,7 @@ async def group(visit: Visit) -> Page:
         return about, queues
 
     about, queues = await visit.cluster.ask(("group", name), ask)
+    members = [{**member, "group": name} for member in about["members"]]
     differing = about["differing_subscriptions"]
     return Page(
         f"Group {name}",
@@ -74,7 +75,7 @@ async def group(visit: Visit) -> Page:
                 Values("State", _ABOUT, about),
                 *([Table("Members differ", _differing(differing), differing, "")] if differing else []),
                 Table("Lag by topic", _PROGRESS, about["progress"], "The group has read no topic yet."),
-                Table("Members", _MEMBERS, about["members"], "No member is connected: offsets stay, and lag grows."),
+                Table("Members", _MEMBERS, members, "No member is connected: offsets stay, and lag grows."),
                 Table("Subscriptions", _SUBSCRIPTIONS, about["subscriptions"], "No member is connected."),
                 Table("Lag by queue", _QUEUES, queues, "The group has read no queue yet."),
             ]

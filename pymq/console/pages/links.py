@@ -15,5 +15,15 @@ def group_path(name: str) -> str:
     return f"groups/{_quoted(name)}"
 
 
+def broker_path(name: str, broker_id: int) -> str:
+    """Return the path of a broker's page."""
+    return f"brokers/{_quoted(name)}/{broker_id}"
+
+
+def member_path(group: str, client_id: str) -> str:
+    """Return the path of the page of a group's member."""
+    return f"groups/{_quoted(group)}/members/{_quoted(client_id)}"
+
+
 def _quoted(name: str) -> str:
     return quote(name.encode("utf-8", "surrogatepass"), safe="")

@@ -1,27 +1,54 @@
-"""Name servers, and whether they agree."""
+"""Name servers: whether they agree, the orders of topics that they keep, and their settings."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
+from pymq.client.admin import Admin
 from pymq.console.pages.page import Page, Visit
 from pymq.console.pages.sections import Column, Kind, Table
+from pymq.console.pages.settings import FoundSettings, find_settings
+from pymq.errors import PymqError
 from pymq.operations.namesrv import views
+from pymq.operations.settings.servers import Targets
+from pymq.operations.topic.order import ORDER_NAMESPACE
 
-_COLUMNS: Final = (
+_VIEWS: Final = (
     Column("address", "Address"),
     Column("answers", "Answers", Kind.flag),
     Column("brokers", "Brokers", Kind.number, "it does not answer"),
     Column("topics", "Topics", Kind.number, "it does not answer"),
     Column("problems", "Problems", Kind.names),
 )
+_VALUES: Final = (Column("key", "Topic"), Column("value", "Brokers and queues"))
 
 
 async def name_servers(visit: Visit) -> Page:
-    """Return a row for each name server, with what it lacks."""
+    """Return a row for each name server with what it lacks; what they keep; and their settings."""
     found = await visit.cluster.ask("name servers", views)
-    table = Table("Name servers", _COLUMNS, found, "No name server is given.")
-    silent = {record["address"]: "; ".join(record["problems"]) for record in found if not record["answers"]}
+    missing = {record["address"]: "; ".join(record["problems"]) for record in found if not record["answers"]}
+    values: list[dict[str, Any]] = []
+    settings: FoundSettings | None = None
+    try:
+        values = await visit.cluster.ask("orders of topics", _orders)
+        settings = await find_settings(visit, Targets(is_namesrv=True))
+        missing = settings.missing | missing
+    except PymqError as error:
+        missing.setdefault("settings", str(error))
     return Page(
-        "Name servers", "sections.html", {"name_servers": found}, ("namesrv", "list"), {"sections": [table]}, silent
+        "Name servers",
+        "namesrv.html",
+        {"name_servers": found, "orders": values, "settings": settings.rows.rows if settings else []},
+        ("namesrv", "status"),
+        {
+            "views": Table("Name servers", _VIEWS, found, "No name server is given."),
+            "orders": Table("Orders of topics", _VALUES, values, "No topic has an order: pymq topic order sets one."),
+            "settings": settings,
+        },
+        missing,
     )
+
+
+async def _orders(admin: Admin) -> list[dict[str, Any]]:
+    values = await admin.namesrv.values(ORDER_NAMESPACE)
+    return [{"key": key, "value": value} for key, value in sorted(values.items())]

@@ -8,7 +8,7 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from pymq.console.pages.links import group_path, topic_path
+from pymq.console.pages.links import broker_path, group_path, topic_path
 from pymq.printable import printable
 
 UNKNOWN: Final = "\u2013"
@@ -31,7 +31,7 @@ def make_environment() -> Environment:
         "ago": ago_text,
         "span": span_text,
     }
-    environment.globals |= {"topic_path": topic_path, "group_path": group_path}
+    environment.globals |= {"topic_path": topic_path, "group_path": group_path, "broker_path": broker_path}
     return environment
 
 

@@ -15,6 +15,7 @@ class Kind(StrEnum):
 
     text = "text"
     number = "number"
+    rate = "rate"  # a second
     size = "size"
     time = "time"  # Unix ms
     span = "span"  # ms
@@ -25,13 +26,19 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of records, or one value of a single record. ``path`` makes the address of a link from a record."""
+    """One column of records, or one value of a single record. ``path`` makes the address of a link from a record,
+    or None for one without a page."""
 
     key: str
     label: str
     kind: Kind = Kind.text
     why_unknown: str = "a server did not say it"
-    path: Callable[[Mapping[str, Any]], str] | None = None
+    path: Callable[[Mapping[str, Any]], str | None] | None = None
+
+    @property
+    def is_figure(self) -> bool:
+        """Return whether values stand at the right."""
+        return self.kind in (Kind.number, Kind.rate, Kind.size)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,11 @@ from typing import Final
 
 from pymq.console.web.asgi import App, Message, Receive, Scope, Send
 
-# The page loads nothing from elsewhere, runs no script that stands in it, and stands in no frame.
+# The page loads nothing from elsewhere, runs no script that stands in it, and stands in no frame. Texts become
+# markup by one function of static/console.js, which parses answers of this console.
 CONTENT_SECURITY_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
-    "frame-ancestors 'none'; base-uri 'none'"
+    "frame-ancestors 'none'; base-uri 'none'; require-trusted-types-for 'script'; trusted-types pymq"
 )
 ALWAYS: Final = {
     b"content-security-policy": CONTENT_SECURITY_POLICY.encode(),

@@ -11,6 +11,7 @@ from typing import Any
 from pymq.client.admin import Admin
 from pymq.client.admin.settings import ServerSettings
 from pymq.config import BrokerConfig, Config, NamesrvConfig, load_broker_config, load_namesrv_config
+from pymq.config.base import format_value
 from pymq.config.values import RETENTION_KEYS
 from pymq.errors import ConfigError, NotFoundError, PymqError, UnsafeError
 from pymq.operations.settings.servers import Found, Server, Targets, find, read_all
@@ -58,15 +59,8 @@ async def show(admin: Admin, targets: Targets, text: str, *, changed: bool) -> F
     settings, found = await read_all(admin, await find(admin, targets))
     for server, read in settings.items():
         found.records += [
-            {
-                "server": server.label,
-                "address": server.address,
-                "key": key,
-                "value": value,
-                "origin": read.origin(key),
-                "changeable": None if read.changeable is None else key in read.changeable,
-            }
-            for key, value in sorted(read.values.items())
+            _record(server, read, key)
+            for key in sorted(read.values)
             if text.lower() in key.lower() and not (changed and not _is_changed(server, read, key))
         ]
     return found
@@ -201,6 +195,21 @@ def _check_key(server: Server, read: ServerSettings, key: str) -> None:
     if read.changeable is not None and key not in read.changeable:
         reason = _class_of(server).reason_fixed(key)
         raise UnsafeError(f"{server.label}: {key} can't be changed at run time, because {reason}")
+
+
+def _record(server: Server, read: ServerSettings, key: str) -> dict[str, Any]:
+    """Return a setting, with PyMQ's default and what it means; None for a key or a server that is Apache's alone."""
+    row = _class_of(server).settings().get(key)
+    return {
+        "server": server.label,
+        "address": server.address,
+        "key": key,
+        "value": read.values[key],
+        "origin": read.origin(key),
+        "changeable": None if read.changeable is None else key in read.changeable,
+        "default": None if row is None or read.is_apache else format_value(row.default),
+        "meaning": None if row is None else row.doc,
+    }
 
 
 def _change_of(server: Server, read: ServerSettings, key: str) -> dict[str, Any]:

@@ -1,0 +1,68 @@
+"""One member of a group: what it says about itself."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pymq.client.admin import Admin
+from pymq.console.pages.links import topic_path
+from pymq.console.pages.page import Page, Visit
+from pymq.console.pages.sections import Column, Kind, Table, Values
+from pymq.operations.group.members import client
+
+_NOT_SAID: Final = "the member does not say it"
+_ABOUT: Final = (
+    Column("address", "Address"),
+    Column("language", "Language"),
+    Column("version", "Version"),
+)
+_QUEUES: Final = (
+    Column("topic", "Topic", Kind.link, path=lambda record: topic_path(record["topic"])),
+    Column("broker", "Broker"),
+    Column("queue", "Queue", Kind.number),
+    Column("committed", "Offset", Kind.number, _NOT_SAID),
+    Column("cached", "Held", Kind.number, _NOT_SAID),
+    Column("last_pull_ms", "Last asked", Kind.time, _NOT_SAID),
+    Column("last_consumed_ms", "Last consumed", Kind.time, _NOT_SAID),
+    Column("locked", "Locked", Kind.flag, _NOT_SAID),
+)
+_RATES: Final = (
+    Column("topic", "Topic"),
+    Column("pulled_per_second", "Pulled a second", Kind.rate, _NOT_SAID),
+    Column("consumed_per_second", "Consumed a second", Kind.rate, _NOT_SAID),
+    Column("consume_ms", "Takes ms", Kind.rate, _NOT_SAID),
+    Column("failed_per_second", "Failed a second", Kind.rate, _NOT_SAID),
+    Column("failed_in_an_hour", "Failed in an hour", Kind.number, _NOT_SAID),
+)
+_SUBSCRIPTIONS: Final = (Column("topic", "Topic"), Column("expression", "Expression"), Column("type", "Type"))
+_PROPERTIES: Final = (Column("name", "Name"), Column("value", "Value"))
+
+
+async def member(visit: Visit) -> Page:
+    """Return the member that the address names; ``stack`` asks for its threads. Raises NotFoundError."""
+    group, client_id = visit.path["group"], visit.path["client"]
+    with_stack = visit.parameters.flag("stack")
+
+    async def ask(admin: Admin) -> dict[str, Any]:
+        return await client(admin, group, client_id, with_stacks=with_stack)
+
+    found = await visit.cluster.ask(("member", group, client_id, with_stack), ask)
+    properties = [{"name": name, "value": value} for name, value in sorted(found["properties"].items())]
+    return Page(
+        f"Member {client_id}",
+        "member.html",
+        found,
+        ("group", "client", group, client_id, *(["--stack"] if with_stack else [])),
+        {
+            "sections": [
+                Values(f"In the group {group}", _ABOUT, found),
+                Table("Queues", _QUEUES, found["queues"], "It owns no queue now."),
+                Table("Rates", _RATES, found["rates"], "It says no rates."),
+                Table("Subscriptions", _SUBSCRIPTIONS, found["subscriptions"], "It subscribes to nothing."),
+                Table("Properties", _PROPERTIES, properties, "It says none."),
+            ],
+            "with_stack": with_stack,
+            "stack": found["stack"],
+        },
+        visit.cluster.unreached,
+    )
