@@ -47,7 +47,7 @@ async def console_beside(port: int | None, namesrv: str) -> AsyncIterator[str]:
         stdin=asyncio.subprocess.PIPE,  # held open: when this process is killed, the console ends as well
         stdout=asyncio.subprocess.PIPE,
         env={**os.environ, ENDS_WITH_INPUT: "1"},
-        process_group=0,  # Ctrl-C reaches this process alone, which then ends the console
+        start_new_session=True,  # Ctrl-C reaches this process alone, which then ends the console
     )
     try:
         url = await _ready(process)
