@@ -30,6 +30,7 @@ def make_environment() -> Environment:
         "utc": utc_text,
         "ago": ago_text,
         "span": span_text,
+        "in_lines": in_lines,
     }
     environment.globals |= {"topic_path": topic_path, "group_path": group_path, "broker_path": broker_path}
     return environment
@@ -38,6 +39,11 @@ def make_environment() -> Environment:
 def _visible(value: Any) -> Any:
     """Return what an expression shows: texts of others may hold marks that change the direction of a line."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def in_lines(text: str) -> Markup:
+    """Return a text whose line breaks stay, for an element that shows them."""
+    return Markup("\n").join(printable(line) for line in text.split("\n"))
 
 
 def number_text(value: float | None, digits: int = 0) -> str:

@@ -1,0 +1,54 @@
+"""A member of a group: what it says, and what it does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pymq.console.pages.member import member
+from tests.console.pages.visits import FakeCluster, html_of, page_of
+
+
+def about(**more: Any) -> dict[str, Any]:
+    return {
+        "client_id": "10.0.0.9@4711",
+        "group": "billing",
+        "address": "10.0.0.9:50000",
+        "language": "JAVA",
+        "version": "V5_3_3",
+        "properties": {"PROP_CLIENT_VERSION": "<b>V5</b>"},
+        "subscriptions": [{"topic": "orders", "expression": "*", "type": "TAG"}],
+        "queues": [
+            {
+                "topic": "orders",
+                "broker": "broker-a",
+                "queue": 0,
+                "committed": 7,
+                "cached": None,
+                "last_pull_ms": None,
+                "last_consumed_ms": 0,
+                "locked": None,
+            }
+        ],
+        "rates": [],
+        "stack": None,
+    } | more
+
+
+def shown(query: str = "", **more: Any) -> str:
+    return html_of(member, FakeCluster({"member": about(**more)}), query, group="billing", client="10.0.0.9@4711").text
+
+
+def test_a_member_shows_its_queues_and_hides_nothing_that_it_did_not_say() -> None:
+    html = shown()
+    assert 'title="the member does not say it"' in html and "never" in html and "It says no rates." in html
+    assert "&lt;b&gt;V5&lt;/b&gt;" in html
+
+
+def test_stacks_are_asked_for_by_a_link() -> None:
+    assert 'href="?stack=1"' in shown()
+    assert "<pre>main\n at work</pre>" in shown("stack=1", stack="main\n at work")
+    assert "too old for it" in shown("stack=1")
+    cluster = FakeCluster({"member": about()})
+    page = page_of(member, cluster, "stack=1", group="billing", client="c")
+    assert page.command == ("group", "client", "billing", "c", "--stack")
+    assert cluster.asked == [("member", "billing", "c", True)]
