@@ -22,7 +22,8 @@ class StandaloneProcess:
 
     ``directory``: the broker's data directory; None for one that is removed at the end. ``settings``: broker keys for
     ``--set``, with RocketMQ's names. After :meth:`start`, ``namesrv`` and ``broker`` ("host:port") and ``pid`` are set;
-    with ``--metrics-port`` in ``arguments`` also ``metrics``, with ``--grpc-port`` also ``grpc``.
+    with ``--metrics-port`` in ``arguments`` also ``metrics``, with ``--grpc-port`` also ``grpc``, and with
+    ``--console-port`` also ``console``, a URL.
 
     Raises RuntimeError with the process's stderr when it does not become ready.
     """
@@ -47,6 +48,7 @@ class StandaloneProcess:
         self.broker = ""
         self.metrics = ""
         self.grpc = ""
+        self.console = ""
         self.pid = 0
 
     def start(self) -> StandaloneProcess:
@@ -73,6 +75,7 @@ class StandaloneProcess:
         self.namesrv, self.broker, self.pid = ready["namesrv"], ready["broker"], ready["pid"]
         self.metrics = ready.get("metrics", "")
         self.grpc = ready.get("grpc", "")
+        self.console = ready.get("console", "")
         return self
 
     @property

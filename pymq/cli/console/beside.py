@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pymq.cli.output import print_note
 from pymq.errors import UsageError
-from pymq.net.runtime import ENDS_WITH_INPUT
+
+if TYPE_CHECKING:
+    from asyncio.subprocess import Process
 
 READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
@@ -41,6 +41,10 @@ async def console_beside(port: int | None, namesrv: str) -> AsyncIterator[str]:
     if port is None:
         yield ""
         return
+    import asyncio
+
+    from pymq.net.runtime import ENDS_WITH_INPUT
+
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "pymq", "console", "--namesrv", _reachable(namesrv), "--port", str(port), "--json"),
         *("--log-level", "warning"),
@@ -66,7 +70,10 @@ def _reachable(namesrv: str) -> str:
     return f"127.0.0.1:{port}" if host in ("", "0.0.0.0") else f"[::1]:{port}" if host in ("::", "[::]") else namesrv  # noqa: S104
 
 
-async def _ready(process: asyncio.subprocess.Process) -> str:
+async def _ready(process: Process) -> str:
+    import asyncio
+    import json
+
     assert process.stdout is not None
     try:
         async with asyncio.timeout(READY_TIMEOUT_S):
@@ -81,12 +88,14 @@ async def _ready(process: asyncio.subprocess.Process) -> str:
     return url
 
 
-async def _say_its_end(process: asyncio.subprocess.Process) -> None:
+async def _say_its_end(process: Process) -> None:
     code = await process.wait()
     print_note(f"pymq: warning: the console ended with exit code {code}; start it again with: pymq console")
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
+async def _end(process: Process) -> None:
+    import asyncio
+
     with suppress(ProcessLookupError):
         process.terminate()
     try:

@@ -16,7 +16,7 @@ ALWAYS: Final = {
     b"content-security-policy": CONTENT_SECURITY_POLICY.encode(),
     b"x-content-type-options": b"nosniff",
     b"x-frame-options": b"DENY",
-    b"referrer-policy": b"no-referrer",
+    b"referrer-policy": b"same-origin",  # with no-referrer, browsers send forms with "Origin: null"
     b"cross-origin-opener-policy": b"same-origin",
     b"cross-origin-resource-policy": b"same-origin",
     b"permissions-policy": b"accelerometer=(), camera=(), display-capture=(), geolocation=(), microphone=(), usb=()",

@@ -40,3 +40,8 @@ def test_the_policy_allows_nothing_inline_and_nothing_from_elsewhere() -> None:
     for word in ("unsafe", "*", "http:", "https:", "data:", "blob:"):
         assert word not in CONTENT_SECURITY_POLICY
     assert CONTENT_SECURITY_POLICY.startswith("default-src 'none'")
+
+
+def test_forms_come_with_their_origin() -> None:
+    # Browsers send "Origin: null" with the forms of a page whose policy is no-referrer.
+    assert ALWAYS[b"referrer-policy"] == b"same-origin"
