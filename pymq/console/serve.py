@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from ssl import SSLContext
+from ssl import SSLContext, SSLObject
 from typing import Final
 
 from pymq.client.admin import Admin
@@ -15,13 +15,16 @@ from pymq.clock import Clock
 from pymq.config.security import is_loopback
 from pymq.console.app import PAGES, Console, Shell, make_app
 from pymq.console.asking.clusters import Clusters
+from pymq.console.metrics import ConsoleMetrics
 from pymq.console.pages.about import About
 from pymq.console.people.log_in import LogIns
 from pymq.console.people.sessions import Session, Sessions
+from pymq.console.web.counting import Counted
 from pymq.console.web.origins import Origins
 from pymq.console.web.serving import BACKLOG, serving
 from pymq.console.web.static_files import StaticFiles
 from pymq.errors import ConfigError
+from pymq.net.tls import ServerContext
 from pymq.operations.auth.proof import Proof, prove
 from pymq.security.credentials import Credentials
 
@@ -64,9 +67,38 @@ class ConsoleSettings:
         return [f"other machines reach the console at {self.host} without TLS: others can read along (--insecure)"]
 
 
+class RenewedTls:
+    """The TLS of the port. New connections take a certificate that was renewed."""
+
+    def __init__(self, watched: ServerContext, first: SSLContext) -> None:
+        self._watched = watched
+        self._newest = first
+        self.context = first
+        first.sni_callback = self._take_newest
+
+    @classmethod
+    async def of(cls, watched: ServerContext) -> RenewedTls:
+        """Load the certificate. Raises ConfigError."""
+        return cls(watched, await watched.fresh())
+
+    async def renew(self) -> None:
+        """Look whether there is a newer certificate; one that can't be had leaves the one in use."""
+        with suppress(OSError):
+            self._newest = await self._watched.fresh()
+
+    def _take_newest(self, connection: SSLObject, name: str | None, context: SSLContext) -> None:
+        connection.context = self._newest
+
+
 @asynccontextmanager
-async def running(settings: ConsoleSettings, clock: Clock, *, tls: SSLContext | None = None) -> AsyncIterator[str]:
-    """Serve a console during the ``with`` block, and yield its address. Raises OSError for a port in use."""
+async def running(
+    settings: ConsoleSettings, clock: Clock, *, tls: ServerContext | None = None
+) -> AsyncIterator[ConsoleMetrics]:
+    """Serve a console during the ``with`` block, and yield its figures with its address.
+
+    Raises OSError for a port in use, ConfigError for a certificate that can't be used.
+    """
+    renewed = None if tls is None else await RenewedTls.of(tls)
     listener = socket.create_server(
         (settings.host, settings.port),
         family=socket.AF_INET6 if ":" in settings.host else socket.AF_INET,
@@ -105,19 +137,21 @@ async def running(settings: ConsoleSettings, clock: Clock, *, tls: SSLContext | 
     about = About(
         list(settings.contexts), lambda: {"sessions": len(sessions), "persons with connections": len(clusters)}
     )
-    app = make_app(Console(shell, {**PAGES, "about": about.page}), origins, is_encrypted=is_encrypted)
-    cleaning = asyncio.get_running_loop().create_task(_keep_clean(sessions, clusters))
+    counted = Counted(make_app(Console(shell, {**PAGES, "about": about.page}), origins, is_encrypted=is_encrypted))
+    cleaning = asyncio.get_running_loop().create_task(_keep_clean(sessions, clusters, renewed))
     try:
-        async with serving(app, listener, tls=tls):
-            yield origins.all[0]
+        async with serving(counted, listener, tls=renewed.context if renewed is not None else None):
+            yield ConsoleMetrics(origins.all[0], counted, sessions, shell.log_ins, clusters)
     finally:
         cleaning.cancel()
         await asyncio.gather(cleaning, return_exceptions=True)
         await clusters.close()
 
 
-async def _keep_clean(sessions: Sessions, clusters: Clusters) -> None:
+async def _keep_clean(sessions: Sessions, clusters: Clusters, tls: RenewedTls | None) -> None:
     while True:
         await asyncio.sleep(CLEANING_PERIOD_S)
+        if tls is not None:
+            await tls.renew()
         sessions.end_old()
         clusters.close_idle()

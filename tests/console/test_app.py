@@ -51,9 +51,9 @@ class World:
         self.make: Callable[[Visit], Any] = lambda visit: {"things": [1, 2]}
         clusters = Clusters({"prod": "10.0.0.1:9876", "test": "10.0.0.2:9876"}, self._admin, self.clock)
         log_ins = LogIns(self.sessions, self._prove, self.clock, self._sleep)
-        shell = Shell(clusters, self.sessions, log_ins, self.clock, StaticFiles("pymq.console"), needs_log_in)
+        self.shell = Shell(clusters, self.sessions, log_ins, self.clock, StaticFiles("pymq.console"), needs_log_in)
         origins = Origins.of_listener("127.0.0.1", 8082, "http")
-        self.app = make_app(Console(shell, {"things": self._page}), origins)
+        self.app = make_app(Console(self.shell, {"things": self._page}), origins)
 
     def _admin(self, context: str, session: Session | None) -> Any:
         self.asked_by.append(session)

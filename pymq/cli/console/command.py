@@ -9,6 +9,14 @@ import typer
 
 from pymq.cli.common.options import DEFAULT_NAMESRV, NamesrvOption, split_addresses
 from pymq.cli.common.servers import HostOption, InsecureOption, JsonOption, LogLevelOption
+from pymq.cli.common.serving_metrics import (
+    MetricsPlace,
+    MetricsPortOption,
+    metrics_member,
+    metrics_place_of_command,
+    metrics_text,
+    serving_metrics,
+)
 from pymq.cli.declared import examples, new_app
 from pymq.cli.output import print_json_line
 
@@ -45,6 +53,7 @@ def console(
         str, typer.Option("--public-url", metavar="URL", help="Where browsers reach the console, such as https://HOST.")
     ] = "",
     insecure: InsecureOption = False,
+    metrics_port: MetricsPortOption = None,
     as_json: JsonOption = False,
     log_level: LogLevelOption = "info",
 ) -> None:
@@ -69,7 +78,8 @@ def console(
     settings = ConsoleSettings(contexts, host or "127.0.0.1", port, public_url, insecure)
     tls = _tls()
     print_warnings(settings.check(has_tls=tls is not None))
-    run(_serve(settings, tls, as_json))
+    place = metrics_place_of_command(settings.host, metrics_port, is_secured=True, is_insecure=insecure)
+    run(_serve(settings, tls, place, as_json))
 
 
 def _tls() -> ServerTls | None:
@@ -82,7 +92,7 @@ def _tls() -> ServerTls | None:
     return server_tls(config, SystemClock()) if config.tls_server_cert_path else None
 
 
-async def _serve(settings: ConsoleSettings, tls: ServerTls | None, as_json: bool) -> None:
+async def _serve(settings: ConsoleSettings, tls: ServerTls | None, place: MetricsPlace | None, as_json: bool) -> None:
     from pymq.cli.common.servers import port_problem
     from pymq.clock import SystemClock
     from pymq.console.serve import running
@@ -90,12 +100,15 @@ async def _serve(settings: ConsoleSettings, tls: ServerTls | None, as_json: bool
 
     with StopSignals() as signals:
         try:
-            context = None if tls is None else await tls.context.fresh()
-            async with running(settings, SystemClock(), tls=context) as url:
+            async with (
+                running(settings, SystemClock(), tls=None if tls is None else tls.context) as console,
+                serving_metrics(place, console) as metrics,
+            ):
                 if as_json:
-                    print_json_line({"console": url, "contexts": list(settings.contexts), "pid": os.getpid()})
+                    ready = {"console": console.url, "contexts": list(settings.contexts), "pid": os.getpid()}
+                    print_json_line(ready | metrics_member(metrics))
                 else:
-                    print(f"console ready on {url}", flush=True)
+                    print(f"console ready on {console.url}{metrics_text(metrics)}", flush=True)
                 await signals.wait()
         except OSError as error:
             raise port_problem(error, settings.host, settings.port) from error

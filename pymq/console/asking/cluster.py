@@ -28,6 +28,7 @@ class Cluster:
 
     def __init__(self, admin: Admin, clock: Clock) -> None:
         self.used_ms = clock.monotonic_ms()
+        self.question_count = 0  # how many left, and were not answered from memory
         self._admin = admin
         self._clock = clock
         self._retried = Retried(admin.unreached, clock)
@@ -77,6 +78,7 @@ class Cluster:
                 await self._admin.__aenter__()
                 self._is_open = True
             self._retried.forget_old()
+            self.question_count += 1
             answer = await question(self._admin)
         self._keep(key, answer)
         return answer

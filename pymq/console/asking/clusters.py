@@ -33,6 +33,12 @@ class Clusters:
         self._clock = clock
         self._clusters: dict[tuple[str, str], Cluster] = {}  # by the session's key, "" for nobody, and the context
         self._closing: set[asyncio.Task[None]] = set()
+        self._question_count_of_closed = 0
+
+    @property
+    def question_count(self) -> int:
+        """The number of questions that all persons have asked since the start."""
+        return self._question_count_of_closed + sum(each.question_count for each in self._clusters.values())
 
     def __len__(self) -> int:
         return len(self._clusters)
@@ -74,6 +80,7 @@ class Clusters:
     def _drop(self, key: tuple[str, str]) -> None:
         cluster = self._clusters.pop(key, None)
         if cluster is not None:
+            self._question_count_of_closed += cluster.question_count
             self._in_background(cluster.close())
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:

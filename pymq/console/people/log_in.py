@@ -45,6 +45,7 @@ class LogIns:
         self._sleep = sleep
         self._of_persons = Waits(clock, FREE_FAILURES)
         self._of_addresses = Waits(clock, FREE_FAILURES_OF_ADDRESS)
+        self.failure_count = 0
 
     async def log_in(self, context: str, name: str, secret: str, address: str) -> tuple[Session, str]:
         """Return a new session and the value of its cookie.
@@ -56,6 +57,7 @@ class LogIns:
         credentials = self._credentials(name, secret, address)
         proof = Proof.unproven if credentials is None else await self._prove(context, credentials)
         if credentials is None or proof is Proof.unproven:
+            self.failure_count += 1
             self._of_persons.fail((address, name))
             self._of_addresses.fail(address)
             spent_ms = self._clock.monotonic_ms() - begun_ms
