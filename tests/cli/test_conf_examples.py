@@ -114,9 +114,12 @@ def test_a_unit_runs_a_command_that_exists(path: Path) -> None:
     program, _, command = service["ExecStart"].partition(" ")
     assert program == "/opt/pymq/bin/pymq"
     name, parameters = parsed(command)
+    assert service["ProtectSystem"] == "strict"
+    if name == "console":  # it has no file, and writes none
+        return
     load(name, parameters, {})
     # What may be written is the state directory; the first comment installs the file that the command reads.
-    assert f"/var/lib/{service['StateDirectory']}/" in command and service["ProtectSystem"] == "strict"
+    assert f"/var/lib/{service['StateDirectory']}/" in command
     assert parameters["config_file"].replace("%i", "broker-a") in path.read_text(encoding="utf-8")
     assert name in path.name
 
@@ -127,6 +130,8 @@ def test_the_containers_run_commands_that_exist_with_variables_of_keys() -> None
     configs = {}
     for service, about in compose["services"].items():
         name, parameters = parsed(about["command"])
+        if name == "console":  # it keeps nothing
+            continue
         env = about.get("environment", {})
         kind = NamesrvConfig if name == "namesrv" else BrokerConfig
         own = {variable for variable in env if variable.startswith(PREFIX)}

@@ -126,6 +126,7 @@ TRIED_ELSEWHERE = {
 WITHOUT_OUTPUT_FORMATS = {
     "broker": "a server: --json prints its addresses",
     "broker rejoin": "says one sentence",
+    "console": "a server: --json prints its address",
     "context add": "says one sentence",
     "context remove": "says one sentence",
     "context use": "says one sentence",

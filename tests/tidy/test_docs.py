@@ -11,6 +11,7 @@ from pymq.cli.exporter.own_names import EXPORTER_METRICS
 from pymq.cli.mirror.figures import MIRROR_METRICS
 from pymq.config import BrokerConfig, Config, NamesrvConfig
 from pymq.config.base import format_value
+from pymq.console.metrics import ConsoleMetrics
 from pymq.filterserver.metrics import FILTER_SERVER_METRICS
 from pymq.metrics.exposition import LEFT_OUT
 from pymq.metrics.process import ProcessMetrics
@@ -57,6 +58,7 @@ def test_every_metric_is_documented_as_it_is() -> None:
         *BROKER_METRICS,
         *NAMESRV_METRICS,
         *FILTER_SERVER_METRICS,
+        *ConsoleMetrics.metrics,
         *PROXY_METRICS,
         *PIPELINE_METRICS,
         *EXPORTER_METRICS,
