@@ -96,20 +96,18 @@ async def running(
 ) -> AsyncIterator[ConsoleMetrics]:
     """Serve a console during the ``with`` block, and yield its figures with its address.
 
-    Raises OSError for a port in use, ConfigError for a certificate that can't be used.
+    Raises OSError for a port in use, UsageError for a public URL that is none, ConfigError for a certificate that
+    can't be used.
     """
     renewed = None if tls is None else await RenewedTls.of(tls)
+    public = Origins.of_public_url(settings.public_url) if settings.public_url else None
     listener = socket.create_server(
         (settings.host, settings.port),
         family=socket.AF_INET6 if ":" in settings.host else socket.AF_INET,
         backlog=BACKLOG,
     )
     port = listener.getsockname()[1]
-    origins = (
-        Origins.of_public_url(settings.public_url)
-        if settings.public_url
-        else Origins.of_listener(settings.host, port, "https" if tls is not None else "http")
-    )
+    origins = public or Origins.of_listener(settings.host, port, "https" if tls is not None else "http")
 
     def make_admin(context: str, session: Session | None) -> Admin:
         return admin_of(context, session.credentials if session is not None else None)

@@ -40,7 +40,8 @@ def test_every_page_is_whole_in_every_look(
     browser: Browser, console: str, viewport: dict[str, int], dark: bool, with_axe: bool
 ) -> None:
     with opened(browser, viewport=viewport, dark=dark) as (page, watch):
-        waiting, seen = [console], set()
+        waiting = [console]
+        seen: set[str] = set()
         while waiting and len(seen) < PAGES_MAX:
             url = waiting.pop(0)
             if kind_of(url) in seen:

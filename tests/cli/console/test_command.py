@@ -1,0 +1,66 @@
+"""``pymq console``: where it may listen, which clusters it shows, and a clean stop."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from pymq.cli import main as cli
+from pymq.errors import EXIT_NOT_FOUND, EXIT_USAGE
+
+DEADLINE_S = 60
+
+
+def status_of(url: str) -> int:
+    try:
+        with urllib.request.urlopen(url, timeout=DEADLINE_S) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--behind-proxy"], "--behind-proxy and --public-url go together"),
+        (["--public-url", "https://mq.example.org"], "--behind-proxy and --public-url go together"),
+        (["--host", "0.0.0.0"], "PYMQ_TLS_SERVER_CERT_PATH"),
+        (["--behind-proxy", "--public-url", "http://mq.example.org"], "without TLS"),
+        (["--behind-proxy", "--public-url", "ftp://x", "--insecure"], "ftp://x"),
+        (["--namesrv", "no port"], "no port"),
+    ],
+)
+def test_what_can_not_be_served_is_refused(options: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["console", "--port", "0", *options]) == EXIT_USAGE
+    assert text in capsys.readouterr().err
+
+
+def test_an_unknown_context_is_not_found(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["console", "--port", "0", "--with", "nowhere"]) == EXIT_NOT_FOUND
+    assert "no context 'nowhere'" in capsys.readouterr().err
+
+
+def test_it_serves_several_contexts_and_stops_cleanly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYMQ_CONTEXTS", str(tmp_path / "contexts.toml"))
+    for name, port in (("prod", 1), ("test", 2)):
+        adding = [sys.executable, "-m", "pymq", "context", "add", name, "--namesrv", f"127.0.0.1:{port}"]
+        subprocess.run(adding, check=True, timeout=DEADLINE_S, capture_output=True)
+    command = [sys.executable, "-m", "pymq", "console", "--port", "0", "--json", "--metrics-port", "0"]
+    command += ["--with", "prod", "--with", "test"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        ready = json.loads(process.stdout.readline())
+        assert ready["contexts"] == ["prod", "test"] and ready["pid"] == process.pid
+        assert status_of(f"{ready['console']}/at/test/about") == 200
+        assert status_of(f"{ready['console']}/at/other/brokers") == 404
+        assert status_of(f"http://{ready['metrics']}/metrics") == 200
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=DEADLINE_S)
+        assert process.returncode == 0 and "Traceback" not in errors
