@@ -67,7 +67,7 @@ def opened(
 ) -> Iterator[tuple[Page, Watch]]:
     """Open a page of a person's own, and fail at the end when anything went wrong in it."""
     context = browser.new_context(
-        viewport=viewport,  # type: ignore[arg-type]
+        viewport=viewport,
         color_scheme="dark" if dark else "light",
         java_script_enabled=scripts,
         **more,
