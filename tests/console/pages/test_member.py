@@ -52,3 +52,7 @@ def test_stacks_are_asked_for_by_a_link() -> None:
     page = page_of(member, cluster, "stack=1", group="billing", client="c")
     assert page.command == ("group", "client", "billing", "c", "--stack")
     assert cluster.asked == [("member", "billing", "c", True)]
+
+
+def test_a_stack_is_text() -> None:
+    assert "<pre>&lt;b&gt;\n at \\x1bwork</pre>" in shown("stack=1", stack="<b>\n at \x1bwork")

@@ -1,0 +1,380 @@
+"""Seeded bugs in the console, which its tests must catch. Each is one wrong step that one could write.
+
+Their ``suites`` are tests as ``module.function``, or ``module.Class.function``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pymq.console import app, serve
+from pymq.console.app import Console
+from pymq.console.asking.cluster import Cluster
+from pymq.console.asking.clusters import Clusters
+from pymq.console.pages import brokers, lists, name_servers, rendering, topics, users
+from pymq.console.pages.sections import Table
+from pymq.console.people.log_in import LogIns
+from pymq.console.people.sessions import Session, Sessions
+from pymq.console.people.waits import Waits
+from pymq.console.web import bodies
+from pymq.console.web.headers import Headers
+from pymq.console.web.origins import OriginCheck, Origins
+from pymq.console.web.parameters import Parameters
+from tests.planting import Bug, Seam, Text, gives
+
+
+def _to_any_path(real: Any, path: str, context: str) -> str:
+    return path
+
+
+REQUEST_BUGS = [
+    Bug(
+        "any-host",
+        Seam(Origins.has_host, gives(True)),
+        ("test_origins.test_another_host_is_answered_with_the_right_one",),
+    ),
+    Bug("any-origin", Seam(Origins.has_origin, gives(True)), ("test_origins.test_a_change_from_elsewhere_is_refused",)),
+    Bug(
+        "no-origin-will-do",
+        Text(OriginCheck._problem, "if len(origins) != 1 or not", "if origins and not"),
+        ("test_origins.test_a_change_from_elsewhere_is_refused",),
+    ),
+    Bug(
+        "first-host-counts",
+        Text(OriginCheck._problem, "len(hosts) != 1 or not", "not hosts or not"),
+        ("test_origins.test_a_request_without_a_host_or_with_two_is_refused",),
+    ),
+    Bug(
+        "other-sites",
+        Text(OriginCheck._problem, 'if sites and sites != [b"same-origin"]:', "if False:"),
+        ("test_origins.test_a_change_from_elsewhere_is_refused",),
+    ),
+    Bug(
+        "other-ports-of-the-site",
+        Text(OriginCheck._problem, 'sites != [b"same-origin"]', 'sites not in ([b"same-origin"], [b"same-site"])'),
+        ("test_origins.test_a_change_from_elsewhere_is_refused",),
+    ),
+    Bug(
+        "only-a-post-is-a-change",
+        Text(OriginCheck._problem, 'scope["method"] in READING_METHODS', 'scope["method"] != "POST"'),
+        ("test_origins.test_every_method_but_those_that_read_is_a_change",),
+    ),
+    Bug(
+        "headers-left-out",
+        Text(Headers.__call__, "[*given, *self._added]", "[*given]"),
+        ("test_headers.test_every_answer_has_them_and_is_not_kept",),
+    ),
+    Bug(
+        "a-page-changes-the-policy",
+        Text(Headers.__call__, 'message["headers"] if name not in ALWAYS]', 'message["headers"]]'),
+        ("test_headers.test_an_answer_changes_how_long_it_is_kept_and_nothing_else",),
+    ),
+    Bug(
+        "browsers-keep-pages",
+        Text(Headers.__call__, "given.append((CACHE_CONTROL, NO_STORE))", "pass"),
+        ("test_headers.test_every_answer_has_them_and_is_not_kept",),
+    ),
+    Bug(
+        "plain-http-after-tls",
+        Text(Headers.__init__, "if is_encrypted else []", "if False else []"),
+        ("test_headers.test_browsers_that_came_by_tls_come_by_tls_alone",),
+    ),
+    Bug(
+        "bodies-without-an-end",
+        Text(bodies.read_body, "if size > size_max_bytes:", "if False:"),
+        ("test_bodies.test_a_larger_body_ends_where_it_is_too_large",),
+    ),
+    Bug(
+        "a-body-of-the-limit-is-refused",
+        Text(bodies.read_body, "size > size_max_bytes", "size >= size_max_bytes"),
+        ("test_bodies.test_parts_are_joined_up_to_the_limit",),
+    ),
+    Bug(
+        "any-body-is-a-form",
+        Text(bodies.read_form, "if len(kinds) != 1 or", "if False and"),
+        ("test_bodies.test_only_forms_are_read",),
+    ),
+    Bug(
+        "fields-that-are-no-text",
+        Text(bodies.parse_form, 'errors="strict"', 'errors="replace"'),
+        ("test_bodies.test_what_is_no_form_is_refused",),
+    ),
+    Bug(
+        "the-first-of-two-fields",
+        Text(Parameters.text, "if len(values) > 1:", "if False:"),
+        ("test_parameters.test_a_wrong_field_is_named",),
+    ),
+    Bug(
+        "nul-in-a-field", Text(Parameters.text, "in value:", "in '':"), ("test_parameters.test_a_wrong_field_is_named",)
+    ),
+    Bug(
+        "fields-of-any-length",
+        Text(Parameters.text, "if len(value) > length_max:", "if False:"),
+        ("test_parameters.test_a_wrong_field_is_named",),
+    ),
+    Bug(
+        "a-bound-left-out",
+        Text(Parameters.number, "<= maximum", "< maximum"),
+        ("test_parameters.test_bounds_are_included",),
+    ),
+    Bug(
+        "numbers-without-bounds",
+        Text(Parameters.number, "if not minimum <= number <= maximum:", "if False:"),
+        ("test_parameters.test_a_wrong_field_is_named",),
+    ),
+]
+
+PEOPLE_BUGS = [
+    Bug(
+        "a-session-is-of-every-context",
+        Text(Sessions.find, "session is None or session.context != context", "session is None"),
+        ("test_sessions.test_a_session_is_of_one_context",),
+    ),
+    Bug(
+        "idle-sessions-stay",
+        Text(Sessions.find, "if self._is_over(session, now_ms):", "if False:"),
+        ("test_sessions.test_an_idle_session_ends_and_one_in_use_stays_until_it_is_old",),
+    ),
+    Bug(
+        "used-sessions-end",
+        Text(Sessions.find, "session.seen_ms = now_ms", "pass"),
+        ("test_sessions.test_an_idle_session_ends_and_one_in_use_stays_until_it_is_old",),
+    ),
+    Bug(
+        "any-token",
+        Seam(Session.has_token, gives(True)),
+        ("test_sessions.test_only_the_token_of_a_session_is_its_token",),
+    ),
+    Bug(
+        "scripts-read-the-cookie",
+        Text(Sessions.set_cookie, " HttpOnly;", ""),
+        ("test_sessions.test_the_cookie_stays_in_this_browser_and_out_of_scripts",),
+    ),
+    Bug(
+        "a-person-fills-the-table",
+        Text(Sessions.open, "if len(of_person) >= SESSION_COUNT_OF_PERSON_MAX:", "if False:"),
+        ("test_sessions.test_a_person_has_so_many_sessions_and_the_longest_unused_one_ends",),
+    ),
+    Bug(
+        "sessions-without-an-end",
+        Text(Sessions.open, "if len(self._sessions) >= SESSION_COUNT_MAX:", "if False:"),
+        ("test_sessions.test_there_are_so_many_sessions_and_old_ones_make_room",),
+    ),
+    Bug("an-end-is-not-said", Text(Sessions.end, "listener()", "pass"), ("test_sessions.test_an_end_is_told_once",)),
+    Bug(
+        "nobody-waits",
+        Seam(Waits.must_wait, gives(False)),
+        ("test_waits.test_some_failures_are_free_and_then_a_key_waits",),
+    ),
+    Bug(
+        "waits-do-not-grow",
+        Text(Waits.fail, "FIRST_WAIT_MS << min(found.waits, 16)", "FIRST_WAIT_MS"),
+        ("test_waits.test_each_wait_is_twice_as_long_up_to_an_hour",),
+    ),
+    Bug(
+        "keys-without-an-end",
+        Text(Waits.fail, "while len(self._failures) > KEY_COUNT_MAX:", "while False:"),
+        ("test_waits.test_so_many_keys_are_known",),
+    ),
+    Bug(
+        "slow-failures-count",
+        Text(Waits.fail, "found.begun_ms, found.count = now_ms, 0", "pass"),
+        ("test_waits.test_slow_failures_are_free",),
+    ),
+    Bug(
+        "failures-are-quick",
+        Text(LogIns.log_in, "await self._sleep(max(0, FAILURE_MS - spent_ms) / 1000)", "pass"),
+        ("test_log_in.test_failures_look_alike_and_take_the_same_time",),
+    ),
+    Bug(
+        "an-address-never-waits",
+        Text(LogIns.log_in, "self._of_addresses.fail(address)", "pass"),
+        ("test_log_in.test_an_address_that_tries_many_names_waits_too",),
+    ),
+    Bug(
+        "a-cluster-without-users-logs-in",
+        Text(LogIns.log_in, "if proof is Proof.unchecked:", "if False:"),
+        ("test_log_in.test_a_cluster_without_users_has_no_log_in",),
+    ),
+    Bug(
+        "who-waits-is-asked-about",
+        Text(
+            LogIns._credentials,
+            "if self._of_persons.must_wait((address, name)) or self._of_addresses.must_wait(address):",
+            "if False:",
+        ),
+        ("test_log_in.test_who_fails_too_often_waits_without_a_question_to_the_cluster",),
+    ),
+]
+
+APP_BUGS = [
+    Bug(
+        "no-log-in-for-others",
+        Text(Console._page, "around.session is None and self._shell.needs_log_in", "False"),
+        ("test_app.TestLogIn.test_a_console_for_others_wants_a_person_everywhere",),
+    ),
+    Bug(
+        "a-log-in-leads-anywhere",
+        Seam(app._own_path, _to_any_path),
+        ("test_app.TestLogIn.test_after_the_log_in_comes_a_page_of_this_context",),
+    ),
+    Bug(
+        "a-log-out-without-a-token",
+        Text(
+            Console._log_out, "around.session is None or not around.session.has_token(token)", "around.session is None"
+        ),
+        ("test_app.TestLogIn.test_log_out_needs_the_token_of_the_session",),
+    ),
+    Bug(
+        "the-session-before-stays",
+        Text(Console._log_in, "self._shell.sessions.end(around.session)", "pass"),
+        ("test_app.TestLogIn.test_a_new_log_in_ends_the_session_before",),
+    ),
+    Bug(
+        "a-user-who-is-gone-stays",
+        Text(Console._page, "self._shell.sessions.end(around.session)", "pass"),
+        ("test_app.TestLogIn.test_a_user_who_is_gone_has_no_session",),
+    ),
+    Bug(
+        "any-bytes-are-a-path",
+        Seam(app._has_bad_text, gives(False)),
+        ("test_app.test_an_address_that_is_no_text_is_refused",),
+    ),
+    Bug(
+        "an-error-is-a-page-like-others",
+        Text(Console._problem, "self._answer(status, around, page)", "self._answer(200, around, page)"),
+        ("test_app.test_an_error_is_a_page_that_says_it",),
+    ),
+    Bug(
+        "json-without-what-is-missing",
+        Text(Console._answer, ', "missing": page.missing', ""),
+        ("test_app.test_a_page_is_html_and_json_with_its_time",),
+    ),
+    Bug(
+        "a-refused-right-is-a-broken-cluster",
+        Text(app.problem_of, "403 if is_right else 502", "502"),
+        ("test_app.test_an_error_is_a_page_that_says_it",),
+    ),
+    Bug(
+        "strangers-read-along",
+        Text(serve.ConsoleSettings.check, "if not self.is_insecure:", "if False:"),
+        ("test_serve.test_elsewhere_without_tls_it_does_not_start_unless_it_is_insisted_on",),
+    ),
+    Bug(
+        "an-old-certificate-stays",
+        Text(serve.RenewedTls._take_newest, "connection.context = self._newest", "pass"),
+        ("test_serve.test_new_connections_take_a_renewed_certificate",),
+    ),
+]
+
+ASKING_BUGS = [
+    Bug(
+        "answers-are-kept-for-good",
+        Text(Cluster.ask, "now_ms - kept[0] < KEPT_MS", "True"),
+        ("test_cluster.test_the_same_question_goes_out_once_and_its_answer_is_kept_for_a_moment",),
+    ),
+    Bug(
+        "each-page-asks",
+        Text(Cluster.ask, "self._flights.ask(key,", "self._flights.ask(object(),"),
+        ("test_cluster.test_the_same_question_goes_out_once_and_its_answer_is_kept_for_a_moment",),
+    ),
+    Bug(
+        "all-questions-at-once",
+        Text(Cluster._ask, "async with self._gate:", "if True:"),
+        ("test_cluster.test_some_questions_are_asked_at_a_time",),
+    ),
+    Bug(
+        "answers-without-an-end",
+        Text(Cluster._keep, "while len(self._kept) > KEPT_COUNT_MAX:", "while False:"),
+        ("test_cluster.test_the_kept_answers_are_bounded",),
+    ),
+    Bug(
+        "one-client-for-all",
+        Text(Clusters.get, 'session.key if session is not None else ""', '""'),
+        ("test_clusters.test_each_person_has_a_client_of_their_own_for_each_context",),
+    ),
+    Bug(
+        "a-browser-names-a-server",
+        Text(Clusters.get, "if context not in self.contexts:", "if False:"),
+        ("test_clusters.test_an_unknown_context_is_refused",),
+    ),
+    Bug(
+        "clients-outlive-sessions",
+        Text(Clusters.get, "session.on_end.add(lambda: self._drop(key))", "pass"),
+        ("test_clusters.test_the_end_of_a_session_closes_its_clients",),
+    ),
+    Bug(
+        "idle-clients-stay",
+        Text(Clusters.close_idle, ">= IDLE_MAX_MS", ">= 10**12"),
+        ("test_clusters.test_idle_clients_are_closed_and_asking_ones_are_not",),
+    ),
+]
+
+PAGE_BUGS = [
+    Bug(
+        "an-escape-left-out",
+        Text(rendering.make_environment, "autoescape=True", "autoescape=False"),
+        ("test_rendering.test_texts_are_escaped_and_control_characters_shown",),
+    ),
+    Bug(
+        "control-characters-are-obeyed",
+        Text(rendering._visible, "return printable(value) if", "return value if"),
+        ("test_rendering.test_texts_are_escaped_and_control_characters_shown",),
+    ),
+    Bug(
+        "a-stack-is-markup",
+        Text(rendering.in_lines, 'Markup("\\n").join(printable(line) for line in text.split("\\n"))', "Markup(text)"),
+        ("test_member.test_a_stack_is_text",),
+    ),
+    Bug(
+        "unknown-is-zero",
+        Text(rendering.number_text, "UNKNOWN if value is None", '"0" if value is None'),
+        ("test_rendering.test_figures_have_units_and_unknown_ones_are_a_dash",),
+    ),
+    Bug(
+        "unknown-figures-first",
+        Text(
+            lists.cut,
+            "known + sorted(unknown, key=lambda row: row[name])",
+            "sorted(unknown, key=lambda row: row[name]) + known",
+        ),
+        ("test_lists.test_rows_are_in_the_order_of_a_column_and_unknown_figures_come_last",),
+    ),
+    Bug(
+        "a-page-is-the-whole",
+        Text(lists.cut, "len(ordered), number", "len(ordered[:size]), number"),
+        ("test_lists.test_a_page_is_cut_and_the_last_one_is_the_last",),
+    ),
+    Bug(
+        "a-search-of-one-case",
+        Text(lists.cut, "word in row[name].lower()", "search in row[name]"),
+        ("test_lists.test_a_search_finds_a_part_of_a_name_in_any_case",),
+    ),
+    Bug(
+        "the-end-of-a-table-is-not-said",
+        Seam(Table.left_out, gives(0)),
+        ("test_sections.test_the_page_says_how_many_are_left_out",),
+    ),
+    Bug(
+        "silent-brokers-are-not-named",
+        Text(brokers.brokers, "silent | visit.cluster.unreached", "{}"),
+        ("test_brokers.test_a_silent_broker_is_named_and_its_figures_are_unknown",),
+    ),
+    Bug(
+        "half-a-list-looks-whole",
+        Text(topics.topics, "visit.cluster.unreached | {", "{} | {"),
+        ("test_topics.test_topics_of_applications_come_by_name",),
+    ),
+    Bug(
+        "name-servers-that-are-down-are-not-named",
+        Text(name_servers.name_servers, 'if not record["answers"]}', "if False}"),
+        ("test_name_servers.test_a_name_server_that_is_down_is_missing_once",),
+    ),
+    Bug(
+        "a-refusal-looks-like-no-users",
+        Text(users.users_page, "if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:", "if False:"),
+        ("test_users.test_a_missing_right_is_a_refusal_of_the_page",),
+    ),
+]
+
+BUGS = [*REQUEST_BUGS, *PEOPLE_BUGS, *APP_BUGS, *ASKING_BUGS, *PAGE_BUGS]

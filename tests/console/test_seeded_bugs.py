@@ -1,0 +1,79 @@
+"""Mutation tests of the console: its tests catch every seeded bug."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from tests.console import test_app, test_serve
+from tests.console.asking import test_cluster, test_clusters
+from tests.console.pages import (
+    test_brokers,
+    test_lists,
+    test_member,
+    test_name_servers,
+    test_rendering,
+    test_sections,
+    test_topics,
+    test_users,
+)
+from tests.console.people import test_log_in, test_sessions, test_waits
+from tests.console.seeded_bugs import BUGS
+from tests.console.web import test_bodies, test_headers, test_origins, test_parameters
+from tests.planting import Bug, follow, is_caught
+
+pytestmark = pytest.mark.usefixtures("quiet_log")
+
+MODULES = {
+    module.__name__.rpartition(".")[2]: module
+    for module in (
+        *(test_app, test_bodies, test_brokers, test_cluster, test_clusters, test_headers, test_lists, test_log_in),
+        *(test_member, test_name_servers, test_origins, test_parameters, test_rendering, test_sections, test_serve),
+        *(test_sessions, test_topics, test_users, test_waits),
+    )
+}
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_seeded_bug_is_caught(bug: Bug) -> None:
+    assert is_caught(bug, _run), f"{bug} passed {bug.suites}"
+
+
+@pytest.mark.parametrize("suite", sorted({suite for bug in BUGS for suite in bug.suites}))
+def test_suites_pass_without_a_bug(suite: str) -> None:
+    _run(suite)
+
+
+def _run(suite: str) -> None:
+    """Run a test with each set of its parameters."""
+    module_name, _, path = suite.partition(".")
+    module = MODULES[module_name]
+    owner_name, _, name = path.rpartition(".")
+    owner: Any = getattr(module, owner_name)() if owner_name else module
+    with pytest.MonkeyPatch.context() as patch:
+        follow(module, patch)
+        test = getattr(owner, name)
+        for arguments in _arguments(test):
+            test(**_fixtures(test), **arguments)
+
+
+def _fixtures(test: Callable[..., Any]) -> dict[str, Any]:
+    return {"world": test_log_in.World()} if "world" in inspect.signature(test).parameters else {}
+
+
+def _arguments(test: Callable[..., Any]) -> Iterator[dict[str, Any]]:
+    marks = [mark.args for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
+    for chosen in itertools.product(*(values for _, values in marks)):
+        arguments: dict[str, Any] = {}
+        for (names, _), value in zip(marks, chosen, strict=True):
+            named = _names(names)
+            arguments |= zip(named, value if len(named) > 1 else [value], strict=True)
+        yield arguments
+
+
+def _names(names: str | Sequence[str]) -> list[str]:
+    return [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
