@@ -26,7 +26,11 @@ from tests.console.seeded_bugs import BUGS
 from tests.console.web import test_bodies, test_headers, test_origins, test_parameters
 from tests.planting import Bug, follow, is_caught
 
-pytestmark = pytest.mark.usefixtures("quiet_log")
+pytestmark = [
+    pytest.mark.usefixtures("quiet_log"),
+    # A test that ends in the midst leaves what it has begun.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 MODULES = {
     module.__name__.rpartition(".")[2]: module
