@@ -9,7 +9,6 @@ from typing import Any
 from pymq.cli.common.message_text import shown_body
 from pymq.cli.output import print_fields, print_line
 from pymq.cli.tail.options import TailOptions
-from pymq.cli.tail.selection import MessageSelection
 from pymq.cli.tail.work import Tail
 from pymq.client import StoredMessage
 from pymq.clock import SystemClock
@@ -18,6 +17,7 @@ from pymq.filter.messages import of_stored
 from pymq.filter.plugins import Outcome
 from pymq.filter.registry import installed_filters
 from pymq.filter.running import RunningFilter
+from pymq.operations.message.selection import MessageSelection
 from pymq.operations.start import Start
 
 EXAMPLE_COUNT = 3  # per outcome

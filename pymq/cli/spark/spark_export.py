@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pymq.cli.common.filter_option import ExpressionOption, PluginOption, SqlOption, ViaOption, check_sql, parse_plugin
+from pymq.cli.common.filter_option import ExpressionOption, PluginOption, SqlOption, ViaOption
 from pymq.cli.common.live import live
 from pymq.cli.common.options import (
     DEFAULT_NAMESRV,
@@ -34,6 +34,7 @@ from pymq.cli.spark.store_place import (
 )
 from pymq.errors import UsageError
 from pymq.model.compression import INFLATION_RATIO_MAX
+from pymq.operations.filters import check_sql, parse_plugin
 from pymq.spark.session.masters import DEFAULT_DRIVER_MEMORY, DEFAULT_MASTER
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def spark_export(
     """Export topics to Parquet, JSON, CSV or ORC. Needs the spark extra; Java is found or comes with it."""
     chosen = parse_plugin(plugin, expression, via)
     if sql is not None:
-        check_sql(sql)
+        check_sql(sql, print_note)
     from pymq.spark.export.options import ExportOptions
     from pymq.spark.places.places import place_of
 

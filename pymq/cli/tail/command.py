@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from pymq.cli.common.filter_option import ExpressionOption, PluginOption, SqlOption, ViaOption, parse_plugin
+from pymq.cli.common.filter_option import ExpressionOption, PluginOption, SqlOption, ViaOption
 from pymq.cli.common.live import live
 from pymq.cli.common.options import DEFAULT_NAMESRV, InflateRatioOption, MessageOutputOption, NamesrvOption
 from pymq.cli.declared import examples, new_app
-from pymq.cli.output import MessageOutput
+from pymq.cli.output import MessageOutput, print_note
 from pymq.errors import UsageError
 from pymq.model.compression import INFLATION_RATIO_MAX
+from pymq.operations.filters import parse_plugin
 from pymq.operations.queues import parse_queue_choice
 from pymq.operations.start import DEFAULT_LAST_COUNT, Start, StartKind, expand_short_forms, parse_start, parse_stop
 
@@ -160,11 +161,11 @@ def tail(
     end = parse_stop(stop, time.time_ns() // 1_000_000) if stop is not None else None
     is_to_end = end is not None and end.kind is StartKind.END
 
-    from pymq.cli.tail.fields import Condition
     from pymq.cli.tail.options import LOOK_BACK_MAX, TailOptions
-    from pymq.cli.tail.selection import MessageSelection
     from pymq.cli.tail.show import body_reader, projected, show
     from pymq.operations.message.bodies import parse_decoding
+    from pymq.operations.message.fields import Condition
+    from pymq.operations.message.selection import MessageSelection
 
     read = body_reader(parse_decoding(decode, schema, descriptor, type_name), output, inflate_ratio)
     conditions = [Condition(text) for text in where or ()]
@@ -173,7 +174,9 @@ def tail(
         start=begin,
         count=count,
         follow=follow and not is_to_end,
-        selection=MessageSelection(tag, key, grep, sql, parse_plugin(plugin, expression, via), conditions, read),
+        selection=MessageSelection(
+            tag, key, grep, sql, parse_plugin(plugin, expression, via), conditions, read, note=print_note
+        ),
         queue=parse_queue_choice(queue) if queue is not None else None,
         group=group or DEFAULT_GROUP,
         commit=commit,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pymq.cli.tail.selection import MessageSelection
 from pymq.client import MessageQueue
+from pymq.operations.message.selection import MessageSelection
 from pymq.operations.queues import QueueChoice
 from pymq.operations.start import Start
 

@@ -8,13 +8,13 @@ from pymq.cli.common.message_text import Formatter, message_stream
 from pymq.cli.common.session import until_done_or_stopped
 from pymq.cli.output import MessageOutput, is_styled, print_note
 from pymq.cli.tail import work as tail_work
-from pymq.cli.tail.fields import Projection
 from pymq.cli.tail.options import TailOptions
 from pymq.cli.tail.verbs import line_formatter
 from pymq.model.record import StoredMessage
 from pymq.net.runtime import run
 from pymq.operations.message.bodies import AUTO, BodyDecoder, Decoding, decoding_reader
 from pymq.operations.message.content import ReadBody, bounded_content
+from pymq.operations.message.fields import Projection
 
 FOR_PEOPLE = (MessageOutput.text, MessageOutput.table)
 

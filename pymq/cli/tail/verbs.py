@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 from pymq.cli.common.message_text import Formatter, shown_bytes
 from pymq.cli.output import printable
-from pymq.cli.tail.fields import MISSING, body_value, field_text, look_up, parse_path
 from pymq.errors import UsageError
 from pymq.model.record import StoredMessage
 from pymq.operations.message.content import ReadBody, content
+from pymq.operations.message.fields import MISSING, body_value, field_text, look_up, parse_path
 from pymq.operations.times import iso_time, local_time
 
 Piece = Callable[[StoredMessage, bytes], str]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pymq.cli import main as cli
-from pymq.cli.common.filter_option import parse_plugin
 from pymq.errors import EXIT_OK, EXIT_UNREACHABLE, EXIT_USAGE, UsageError
+from pymq.operations.filters import parse_plugin
 from pymq.testing.standalone import StandaloneProcess
 from tests.cli.common.test_servers import STOP_TIMEOUT_S, first_line, process
 from tests.cli.conftest import Pymq

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -85,6 +85,11 @@ class Condition:
             except re.error as error:
                 raise UsageError(f"--where {text!r}: {self._text!r} is no regular expression: {error}") from error
 
+    @property
+    def is_pattern(self) -> bool:
+        """Whether it has a regular expression, whose time has no bound."""
+        return self._pattern is not None
+
     def holds(self, body: bytes) -> bool:
         """Return whether a body fulfils the condition; one that is no JSON does not."""
         value = body_value(body)
@@ -110,6 +115,23 @@ class Condition:
         if isinstance(found, int | float):
             return self._number is not None and found == self._number
         return field_text(found) == self._text
+
+
+class PropertyCondition:
+    """A condition on a property: ``color = red``, or ``color`` (the property is there)."""
+
+    def __init__(self, text: str) -> None:
+        """Raise UsageError for a text without a name."""
+        name, sign, value = text.partition("=")
+        self._name = name.strip()
+        self._value = value.strip() if sign else None
+        if not self._name:
+            raise UsageError(f"{text!r} names no property: write NAME or NAME=VALUE")
+
+    def holds(self, properties: Mapping[str, str]) -> bool:
+        """Return whether a message with these properties fulfils the condition."""
+        found = properties.get(self._name)
+        return found is not None and self._value in (None, found)
 
 
 def field_text(value: Any) -> str:

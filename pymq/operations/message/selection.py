@@ -1,23 +1,24 @@
-"""Which messages a tail shows, and who applies that: the broker, a filter server or this command."""
+"""Which messages of a topic are wanted, and who applies that: the broker, a filter server or this process."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from pymq.cli.common.filter_option import PluginChoice, check_sql
-from pymq.cli.tail.fields import Condition
 from pymq.client import StoredMessage
 from pymq.client.local_filter import LocalFilter
+from pymq.clock import SystemClock
 from pymq.errors import ExpressionError, UsageError
+from pymq.operations.filters import PluginChoice, check_sql
 from pymq.operations.message.content import ReadBody, content
+from pymq.operations.message.fields import Condition, PropertyCondition
 
 
 class MessageSelection:
-    """The messages to show. The broker applies ``tag`` or ``sql``, a filter server or this command applies ``plugin``.
+    """The messages to show. The broker applies ``tag`` or ``sql``, a filter server or this process applies ``plugin``.
 
-    This command checks key, pattern and conditions; it looks at bodies as ``read`` returns them.
+    This process checks key, pattern and conditions; it looks at bodies as ``read`` returns them.
     """
 
     def __init__(
@@ -29,8 +30,15 @@ class MessageSelection:
         plugin: PluginChoice | None = None,
         where: Sequence[Condition] = (),
         read: ReadBody = content,
+        *,
+        having: Sequence[PropertyCondition] = (),
+        note: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """Raise UsageError for tags with SQL, for either with a filter server, and for a wrong expression."""
+        """Raise UsageError for tags with SQL, for either with a filter server, and for a wrong expression.
+
+        ``grep``: a regular expression that bodies match. ``where``: conditions on JSON bodies; ``having``: on
+        properties. ``note`` hears about text of ``sql`` that brokers ignore.
+        """
         self._tag = tag or "*"
         self._sql = sql
         self._remote = plugin if plugin is not None and plugin.via is not None else None
@@ -42,9 +50,10 @@ class MessageSelection:
         if sql is not None:
             if self._tag != "*":
                 raise UsageError("--tag and --sql exclude each other: write TAGS = 'A' in the SQL")
-            check_sql(sql)
+            check_sql(sql, note)
         self._key = key
         self._where = where
+        self._having = having
         self._read = read
         try:
             self._pattern = re.compile(grep) if grep is not None else None
@@ -57,6 +66,7 @@ class MessageSelection:
         return (
             self._tag == "*"
             and not self._where
+            and not self._having
             and all(one is None for one in (self._sql, self._remote, self._plugin, self._key, self._pattern))
         )
 
@@ -75,6 +85,8 @@ class MessageSelection:
         """Return whether key, pattern and conditions hold."""
         if self._key is not None and self._key not in message.keys.split() and self._key != message.message_id:
             return False
+        if not all(condition.holds(message.properties) for condition in self._having):
+            return False
         if self._pattern is None and not self._where:
             return True
         body = self._read(message)
@@ -84,9 +96,8 @@ class MessageSelection:
 
 
 def _plugin_filter(plugin: PluginChoice) -> LocalFilter:
-    from pymq.clock import SystemClock
-    from pymq.filter.registry import installed_filters
-    from pymq.filter.running import RunningFilter
+    from pymq.filter.registry import installed_filters  # noqa: PLC0415 - plugins are loaded where one is wanted
+    from pymq.filter.running import RunningFilter  # noqa: PLC0415
 
     try:
         found = installed_filters().find(plugin.name)
