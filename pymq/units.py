@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal
 
 from pymq.errors import UsageError
@@ -45,10 +45,10 @@ def parse_duration_ms(text: str) -> int:
     return _scaled(match.group(1), factor)
 
 
-def parse_time_ms(text: str, now_ms: int) -> int:
+def parse_time_ms(text: str, now_ms: int, zone: tzinfo | None = None) -> int:
     """Parse a point in time to Unix ms: ``-15m`` (before now), ``now``, epoch ms or s, or an ISO date and time.
 
-    ISO text without a zone is local time. Raises UsageError.
+    ISO text without a zone is in ``zone``, without that in local time. Raises UsageError.
     """
     value = text.strip()
     if value == "now":
@@ -59,7 +59,10 @@ def parse_time_ms(text: str, now_ms: int) -> int:
         number = int(value)
         return number if number >= 100_000_000_000 else number * 1000
     try:
-        return (datetime.fromisoformat(value).astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
+        time = datetime.fromisoformat(value)
+        if time.tzinfo is None and zone is not None:
+            time = time.replace(tzinfo=zone)
+        return (time.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
     except (ValueError, OverflowError):
         raise UsageError(
             f"{text!r} is not a point in time: write -15m, now, epoch milliseconds, or 2026-01-31T12:00[:00][+02:00]"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from datetime import timedelta, timezone
 from typing import Any
 
 import pytest
@@ -133,7 +134,7 @@ def test_a_time_without_a_zone_is_local(text: str, expected: int, new_york: None
 
 @given(st.datetimes(timezones=st.timezones()), st.integers(0, 999))
 def test_milliseconds_of_iso_times_are_exact(moment: Any, ms: int) -> None:
-    from datetime import UTC, datetime, timedelta
+    from datetime import UTC, datetime
 
     try:
         moment = moment.replace(microsecond=ms * 1000).astimezone(UTC)
@@ -209,3 +210,10 @@ def test_durations_as_text(duration_ms: int, expected: str) -> None:
 @pytest.mark.parametrize(("count", "expected"), [(0, "0 brokers"), (1, "1 broker"), (2, "2 brokers")])
 def test_counts_as_text(count: int, expected: str) -> None:
     assert format_count(count, "broker") == expected
+
+
+def test_a_time_without_a_zone_is_in_the_zone_that_was_given() -> None:
+    two_hours_east = timezone(timedelta(hours=2))
+    assert parse_time_ms("1970-01-01T02:00:01", 0, two_hours_east) == 1000
+    assert parse_time_ms("1970-01-01T02:00:01Z", 0, two_hours_east) == 7_201_000
+    assert parse_time_ms("-1s", 5000, two_hours_east) == 4000

@@ -62,6 +62,38 @@ def decompress_body(body: bytes, sys_flag: int, size_max_bytes: int = INFLATED_S
         raise InflateError(f"the body is marked compressed but can't be inflated: {error}") from error
 
 
+def inflated_begin(body: bytes, sys_flag: int, size_bytes: int) -> bytes:
+    """Return the first ``size_bytes`` of the body as its producer wrote it, without inflating the rest.
+
+    Raises InflateError for data that is damaged so far.
+    """
+    if not sys_flag & sysflag.COMPRESSED:
+        return body[:size_bytes]
+    kind = sys_flag & sysflag.COMPRESSION_MASK
+    try:
+        if kind == sysflag.COMPRESSION_LZ4:
+            import lz4.frame  # noqa: PLC0415 - few bodies need it
+
+            return bytes(lz4.frame.LZ4FrameDecompressor().decompress(body, max_length=size_bytes))
+        if kind == sysflag.COMPRESSION_ZSTD:
+            return _begin_of_zstd(body, size_bytes)
+        return zlib.decompressobj().decompress(body, size_bytes)
+    except Exception as error:  # each library has its own errors
+        raise InflateError(f"the body is marked compressed but can't be inflated: {error}") from error
+
+
+def _begin_of_zstd(body: bytes, size_bytes: int) -> bytes:
+    import zstandard  # noqa: PLC0415 - few bodies need it
+
+    inflater = zstandard.ZstdDecompressor(max_window_size=1 << 27).decompressobj()
+    begin = b""
+    for at in range(0, len(body), _ZSTD_STEP_BYTES):
+        if len(begin) >= size_bytes or inflater.eof:
+            break
+        begin += inflater.decompress(body[at : at + _ZSTD_STEP_BYTES])
+    return begin[:size_bytes]
+
+
 def inflated_size_max(size_bytes: int, cap_bytes: int = INFLATED_SIZE_MAX_BYTES) -> int:
     """Return what a compressed body of this size may inflate to, in bytes."""
     return min(cap_bytes, max(size_bytes * INFLATED_RATIO_MAX, RATIO_FREE_SIZE_BYTES))

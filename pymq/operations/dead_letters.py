@@ -10,6 +10,7 @@ from typing import Any
 
 from pymq.client import Producer, PullConsumer, PullStatus
 from pymq.client.admin import Admin
+from pymq.client.admin.asking import for_each
 from pymq.errors import NotFoundError, PymqError, RefusedError
 from pymq.model import properties as names
 from pymq.model.names import DLQ_PREFIX, check_group, dlq_topic, retry_topic
@@ -98,8 +99,14 @@ def origin_topic(message: StoredMessage) -> str:
     return properties.get(names.DLQ_ORIGIN_TOPIC) or properties.get(names.RETRY_TOPIC) or ""
 
 
+def origin_id(message: StoredMessage) -> str:
+    """Return the id that the message had in the topic it was first sent to, as far as its properties tell."""
+    properties = message.properties
+    return properties.get(names.DLQ_ORIGIN_MESSAGE_ID) or properties.get(names.ORIGIN_MESSAGE_ID) or ""
+
+
 def _origins(message: StoredMessage) -> tuple[str, ...]:
-    found = message.properties.get(names.DLQ_ORIGIN_MESSAGE_ID) or message.properties.get(names.ORIGIN_MESSAGE_ID)
+    found = origin_id(message)
     return (found,) if found else ()
 
 
@@ -119,7 +126,7 @@ async def list_groups(admin: Admin) -> list[dict[str, Any]]:
         }
 
     topics = [topic for topic in await admin.topics.names() if topic.startswith(DLQ_PREFIX)]
-    records = [one for one in await asyncio.gather(*map(record, topics)) if one is not None]
+    records = [one for one in await for_each(topics, record) if one is not None]
     return sorted(records, key=lambda one: (-one["messages"], one["group"]))
 
 

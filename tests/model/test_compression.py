@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pymq.model import compression, sysflag
-from pymq.model.compression import InflateError, compress_body, decompress_body
+from pymq.model.compression import InflateError, compress_body, decompress_body, inflated_begin
 
 KINDS = ("zlib", "lz4", "zstd")
 # Half of it is incompressible, so every format stores several blocks.
@@ -131,3 +131,20 @@ def test_a_zstd_bomb_stops_near_the_cap() -> None:
     assert len(sizes) > 3 and max(sizes) <= 8 * 1024 * 1024
     with pytest.raises(InflateError, match="beyond 1048576 bytes"):
         decompress_body(bomb, sysflag.COMPRESSED | sysflag.COMPRESSION_ZSTD)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", [1, 100, 2999, 3000, 5000])
+def test_the_begin_of_a_body_is_inflated_alone(kind: str, size: int) -> None:
+    compressed, flags = compress_body(BODY, kind)
+    assert inflated_begin(compressed, flags, size) == BODY[:size]
+    assert inflated_begin(BODY, 0, size) == BODY[:size]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_damage_behind_the_begin_does_not_matter_and_one_in_it_does(kind: str) -> None:
+    body = random.Random(2).randbytes(500_000)
+    compressed, flags = compress_body(body, kind)
+    assert inflated_begin(compressed[:-10], flags, 100) == body[:100]
+    with pytest.raises(InflateError, match="can't be inflated"):
+        inflated_begin(b"\xff" * 100, flags, 100)

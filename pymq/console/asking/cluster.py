@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Hashable
+from collections.abc import Callable, Coroutine, Hashable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any, Final, TypeVar
 
+from pymq.client import PullConsumer
 from pymq.client.admin import Admin
 from pymq.clock import Clock
+from pymq.console.asking.reader import READS_AT_ONCE, Reader
+from pymq.errors import UsageError
 from pymq.operations.asking.retried import Retried
 from pymq.operations.asking.single_flight import SingleFlight
 
@@ -26,7 +30,14 @@ class Cluster:
     as much as one. At most :data:`AT_ONCE` questions are on their way.
     """
 
-    def __init__(self, admin: Admin, clock: Clock) -> None:
+    def __init__(
+        self,
+        admin: Admin,
+        clock: Clock,
+        make_consumer: Callable[[], PullConsumer] | None = None,
+        reading: asyncio.Semaphore | None = None,
+    ) -> None:
+        """``make_consumer``: without it nothing reads queues. ``reading``: the gate of the bodies of all persons."""
         self.used_ms = clock.monotonic_ms()
         self.question_count = 0  # how many left, and were not answered from memory
         self._admin = admin
@@ -34,6 +45,9 @@ class Cluster:
         self._retried = Retried(admin.unreached, clock)
         self._flights: SingleFlight[Any] = SingleFlight()
         self._gate = asyncio.Semaphore(AT_ONCE)
+        self._reading = reading or asyncio.Semaphore(READS_AT_ONCE)
+        self._make_consumer = make_consumer
+        self._reader: Reader | None = None
         self._kept: dict[Hashable, tuple[int, Any]] = {}  # when the answer came (monotonic ms), and the answer
         self._on_the_way = 0
         self._is_open = False
@@ -48,17 +62,44 @@ class Cluster:
         """The names of brokers that did not answer, each with the reason."""
         return dict(self._admin.unreached)
 
-    async def ask(self, key: Hashable, question: Question[T]) -> T:
-        """Return the answer to ``question``, of which ``key`` says all that matters. Raises PymqError."""
+    @property
+    def reader(self) -> Reader:
+        """What reads the queues of this cluster, signed by this person."""
+        if self._reader is None:
+            if self._make_consumer is None:
+                raise UsageError("this console reads no messages")
+            self._reader = Reader(self._make_consumer(), self._reading)
+        return self._reader
+
+    async def ask(self, key: Hashable, question: Question[T], *, kept_ms: int = KEPT_MS) -> T:
+        """Return the answer to ``question``, of which ``key`` says all that matters. Raises PymqError.
+
+        An answer that is younger than ``kept_ms`` is taken as it is.
+        """
         now_ms = self.used_ms = self._clock.monotonic_ms()
         kept = self._kept.get(key)
-        if kept is not None and now_ms - kept[0] < KEPT_MS:
+        if kept is not None and now_ms - kept[0] < kept_ms:
             answer: T = kept[1]
             return answer
-        self._on_the_way += 1
-        try:
+        with self.used():
             asked: T = await self._flights.ask(key, lambda: self._ask(key, question))
             return asked
+
+    async def ask_for_bodies(self, key: Hashable, question: Question[T]) -> T:
+        """Return the answer as :meth:`ask`, to a question whose answer holds bodies: few at once, and none is kept.
+
+        Such a question must not read with :attr:`reader`, which waits for the same gate.
+        """
+        with self.used():
+            asked: T = await self._flights.ask(key, lambda: self._ask(None, question, self._reading))
+            return asked
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """Keep the connections open during the ``with`` block."""
+        self._on_the_way += 1
+        try:
+            yield
         finally:
             self._on_the_way -= 1
             self.used_ms = self._clock.monotonic_ms()
@@ -70,17 +111,20 @@ class Cluster:
     async def close(self) -> None:
         """End the connections."""
         self.forget()
+        if self._reader is not None:
+            await self._reader.close()
         await self._admin.close()
 
-    async def _ask(self, key: Hashable, question: Question[T]) -> T:
-        async with self._gate:
+    async def _ask(self, key: Hashable | None, question: Question[T], also: asyncio.Semaphore | None = None) -> T:
+        async with self._gate, also or nullcontext():
             if not self._is_open:
                 await self._admin.__aenter__()
                 self._is_open = True
             self._retried.forget_old()
             self.question_count += 1
             answer = await question(self._admin)
-        self._keep(key, answer)
+        if key is not None:
+            self._keep(key, answer)
         return answer
 
     def _keep(self, key: Hashable, answer: Any) -> None:

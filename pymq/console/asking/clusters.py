@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any, Final
 
+from pymq.client import PullConsumer
 from pymq.client.admin import Admin
 from pymq.clock import Clock
 from pymq.console.asking.cluster import Cluster
+from pymq.console.asking.reader import READS_AT_ONCE
 from pymq.console.people.sessions import Session
 from pymq.errors import NotFoundError, PymqError
 
@@ -17,6 +20,8 @@ COUNT_MAX: Final = 200
 
 # Makes the client of a session, or of nobody, for a context. It is not connected yet.
 MakeAdmin = Callable[[str, Session | None], Admin]
+# Makes what reads queues for a session, or for nobody, in a context.
+MakeConsumer = Callable[[str, Session | None], PullConsumer]
 
 
 class BusyError(PymqError):
@@ -26,10 +31,21 @@ class BusyError(PymqError):
 class Clusters:
     """Makes clients at their first question, keeps them while they are used, and closes them."""
 
-    def __init__(self, contexts: Mapping[str, str], make_admin: MakeAdmin, clock: Clock) -> None:
-        """``contexts``: name -> how it is shown, in their order. The first is where a visitor begins."""
+    def __init__(
+        self,
+        contexts: Mapping[str, str],
+        make_admin: MakeAdmin,
+        clock: Clock,
+        make_consumer: MakeConsumer | None = None,
+    ) -> None:
+        """``contexts``: name -> how it is shown, in their order. The first is where a visitor begins.
+
+        ``make_consumer``: without it no page reads queues.
+        """
         self.contexts = dict(contexts)
         self._make_admin = make_admin
+        self._make_consumer = make_consumer
+        self._reading = asyncio.Semaphore(READS_AT_ONCE)
         self._clock = clock
         self._clusters: dict[tuple[str, str], Cluster] = {}  # by the session's key, "" for nobody, and the context
         self._closing: set[asyncio.Task[None]] = set()
@@ -51,7 +67,9 @@ class Clusters:
         cluster = self._clusters.get(key)
         if cluster is None:
             self._make_room()
-            cluster = self._clusters[key] = Cluster(self._make_admin(context, session), self._clock)
+            consumer = None if self._make_consumer is None else partial(self._make_consumer, context, session)
+            admin = self._make_admin(context, session)
+            cluster = self._clusters[key] = Cluster(admin, self._clock, consumer, self._reading)
             if session is not None:
                 session.on_end.add(lambda: self._drop(key))
         return cluster

@@ -25,5 +25,25 @@ def member_path(group: str, client_id: str) -> str:
     return f"groups/{_quoted(group)}/members/{_quoted(client_id)}"
 
 
+def message_path(topic: str, message_id: str) -> str:
+    """Return the path of a message's page. ``message_id``: either of its ids, or its place."""
+    return f"messages/{_quoted(topic)}/{_quoted(message_id)}"
+
+
+def messages_path(topic: str) -> str:
+    """Return the path of a topic's messages, the newest first."""
+    return f"messages?topic={_quoted(topic)}"
+
+
+def dead_letters_path(group: str) -> str:
+    """Return the path of the page with a group's dead letters."""
+    return f"dlq/{_quoted(group)}"
+
+
+def tail_path(topic: str) -> str:
+    """Return the path of a topic's tail."""
+    return f"{topic_path(topic)}/tail"
+
+
 def _quoted(name: str) -> str:
     return quote(name.encode("utf-8", "surrogatepass"), safe="")

@@ -67,12 +67,17 @@ def parse_decoding(text: str | None, schema: Path | None, descriptor: Path | Non
 class BodyDecoder:
     """Decodes the bodies of one output. All layers together inflate within one budget, as bodies of RocketMQ do."""
 
-    def __init__(self, decoding: Decoding, ratio_max: int = INFLATION_RATIO_MAX) -> None:
-        """Raise UsageError for a file that is no schema or descriptor, and when a library is missing."""
+    def __init__(
+        self, decoding: Decoding, ratio_max: int = INFLATION_RATIO_MAX, free_bytes: int = INFLATION_FREE_BYTES
+    ) -> None:
+        """Raise UsageError for a file that is no schema or descriptor, and when a library is missing.
+
+        All bodies together may inflate to ``free_bytes`` and ``ratio_max`` times their size.
+        """
         self._steps = [step for step in decoding.steps if step not in FORMATS]
         self._format = _format(decoding)
         self._ratio_max = ratio_max
-        self._left_bytes = INFLATION_FREE_BYTES
+        self._left_bytes = free_bytes
 
     def decode(self, body: bytes) -> bytes:
         """Return the body without its layers, and in a binary format as JSON. Raises PymqError."""
