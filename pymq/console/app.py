@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,9 +14,15 @@ from urllib.parse import quote, unquote_to_bytes, urlencode
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route, Router
+from starlette.types import ASGIApp
 
 from pymq.clock import Clock
 from pymq.console.asking.clusters import BusyError, Clusters
+from pymq.console.messages.dead_letters import dead_letter_groups, dead_letters
+from pymq.console.messages.message import message, message_body
+from pymq.console.messages.search import messages
+from pymq.console.messages.tail import tail, tail_events
+from pymq.console.messages.trace import trace
 from pymq.console.pages.broker import broker
 from pymq.console.pages.brokers import brokers
 from pymq.console.pages.clients import clients
@@ -25,7 +30,7 @@ from pymq.console.pages.group import group
 from pymq.console.pages.groups import groups
 from pymq.console.pages.member import member
 from pymq.console.pages.name_servers import name_servers
-from pymq.console.pages.page import PAGE_TIMEOUT_S, MakePage, Page, Visit
+from pymq.console.pages.page import PAGE_TIMEOUT_S, Download, Events, MakePage, Page, Visit
 from pymq.console.pages.raft import raft
 from pymq.console.pages.rendering import make_environment
 from pymq.console.pages.topic import topic
@@ -39,6 +44,7 @@ from pymq.console.web.headers import Headers
 from pymq.console.web.origins import OriginCheck, Origins
 from pymq.console.web.parameters import BadRequest, Parameters
 from pymq.console.web.static_files import KEPT, StaticFiles
+from pymq.console.web.streams import EventAnswer, Streams, TooManyStreams
 from pymq.errors import NotFoundError, PymqError, RefusedError, UnreachableError
 from pymq.operations.auth.proof import Proof, proof_of
 from pymq.wire.codes import ResponseCode
@@ -47,12 +53,15 @@ log = logging.getLogger(__name__)
 
 HTML: Final = "text/html; charset=utf-8"
 JSON: Final = "application/json"
+BYTES: Final = "application/octet-stream"
 FORMATS: Final = ("html", "json")
 # Sections of the navigation: name, path below a context, and the key that goes there after "g".
 NAVIGATION: Final = (
     ("Brokers", "brokers", "b"),
     ("Topics", "topics", "t"),
     ("Groups", "groups", "g"),
+    ("Messages", "messages", "m"),
+    ("Dead letters", "dlq", "d"),
     ("Clients", "clients", "c"),
     ("Raft", "raft", "r"),
     ("Users", "auth", "u"),
@@ -64,6 +73,14 @@ PAGES: Final[Mapping[str, MakePage]] = {
     "brokers/{broker}/{id:int}": broker,
     "topics": topics,
     "topics/{topic}": topic,
+    "topics/{topic}/tail": tail,
+    "topics/{topic}/tail/events": tail_events,
+    "messages": messages,
+    "messages/{topic}/{id}": message,
+    "messages/{topic}/{id}/body": message_body,
+    "messages/{topic}/{id}/trace": trace,
+    "dlq": dead_letter_groups,
+    "dlq/{group}": dead_letters,
     "groups": groups,
     "groups/{group}": group,
     "groups/{group}/members/{client}": member,
@@ -76,7 +93,10 @@ PAGES: Final[Mapping[str, MakePage]] = {
 
 @dataclass(frozen=True)
 class Shell:
-    """What is around each page of one console. ``needs_log_in``: also where a cluster checks no users."""
+    """What is around each page of one console. ``needs_log_in``: also where a cluster checks no users.
+
+    ``shows_bodies``: whether bodies and properties of messages are shown at all.
+    """
 
     clusters: Clusters
     sessions: Sessions
@@ -85,6 +105,8 @@ class Shell:
     static: StaticFiles
     needs_log_in: bool = False
     allow_changes: bool = False
+    shows_bodies: bool = True
+    streams: Streams = field(default_factory=Streams)
 
 
 @dataclass
@@ -147,14 +169,14 @@ class Console:
         headers = {"cache-control": KEPT.decode()}
         return Response(file.content, headers=headers, media_type=file.kind.decode())
 
-    async def _page(self, section: str, make: MakePage, request: Request) -> Response:
+    async def _page(self, section: str, make: MakePage, request: Request) -> ASGIApp:
         around = self._around(request, section)
         try:
             parameters = around.read(request)
             if around.session is None and self._shell.needs_log_in:
                 return self._to_log_in(request, around)
             cluster = self._shell.clusters.get(request.path_params["context"], around.session)
-            visit = Visit(cluster, parameters, request.path_params, self._shell.clock)
+            visit = Visit(cluster, parameters, request.path_params, self._shell.clock, self._shell.shows_bodies)
             async with asyncio.timeout(PAGE_TIMEOUT_S):
                 page = await make(visit)
         except RefusedError as error:
@@ -169,7 +191,33 @@ class Console:
         except Exception as error:
             log.exception("the page %s", section)
             return self._problem(around, error)
+        if isinstance(page, Events):
+            return self._stream(request, around, page)
+        if isinstance(page, Download):
+            headers = {"content-disposition": f'attachment; filename="{page.name}"'}
+            return Response(page.content, headers=headers, media_type=BYTES)
         return self._answer(200, around, page)
+
+    def _stream(self, request: Request, around: Around, page: Events) -> ASGIApp:
+        """Return the answer that streams events until the session, the browser, the server or a limit ends it."""
+        session, streams = around.session, self._shell.streams
+        address = request.client.host if request.client else ""
+        try:
+            stream = streams.open(session.key if session is not None else f"address {address}")
+        except TooManyStreams as error:
+            return self._problem(around, BusyError(str(error)))
+
+        def end() -> None:
+            stream.end("you are logged out")
+
+        def close() -> None:
+            streams.close(stream)
+            if session is not None:
+                session.on_end.discard(end)
+
+        if session is not None:
+            session.on_end.add(end)
+        return EventAnswer(stream, page.events, close)
 
     def _around(self, request: Request, section: str) -> Around:
         """Return what is around the answer to a request, whether it can be read or not."""
@@ -253,7 +301,6 @@ class Console:
             "session": around.session,
             "section": around.section,
             "navigation": NAVIGATION,
-            "command": shlex.join(("pymq", *page.command)),
             "now_ms": now_ms,
             "allow_changes": self._shell.allow_changes,
             "static": lambda name: f"/static/{self._shell.static.name_of(name)}",

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from ssl import SSLContext, SSLObject
 from typing import Final
 
+from pymq.client import PullConsumer
 from pymq.client.admin import Admin
 from pymq.clock import Clock
 from pymq.config.security import is_loopback
@@ -26,6 +27,7 @@ from pymq.console.web.static_files import StaticFiles
 from pymq.errors import ConfigError
 from pymq.net.tls import ServerContext
 from pymq.operations.auth.proof import Proof, prove
+from pymq.operations.message.reading import READER_GROUP
 from pymq.security.credentials import Credentials
 
 CLEANING_PERIOD_S: Final = 10.0
@@ -38,7 +40,7 @@ class ConsoleSettings:
 
     ``contexts``: the name servers ("host:port" texts) of each cluster, by the name of its context. ``public_url``:
     where browsers reach the console behind a proxy, "" without one. ``is_insecure``: others may come without TLS and
-    log-in.
+    log-in. ``shows_bodies``: whether bodies and properties of messages are shown, followed and downloaded.
     """
 
     contexts: Mapping[str, tuple[str, ...]]
@@ -47,6 +49,7 @@ class ConsoleSettings:
     public_url: str = ""
     is_insecure: bool = False
     allow_changes: bool = False
+    shows_bodies: bool = True
 
     @property
     def is_local(self) -> bool:
@@ -116,11 +119,16 @@ async def running(
         servers = list(settings.contexts[context])
         return Admin(servers, timeout_s=REQUEST_TIMEOUT_S, is_partial=True, clock=clock, credentials=credentials)
 
+    def make_consumer(context: str, session: Session | None) -> PullConsumer:
+        credentials = session.credentials if session is not None else None
+        return PullConsumer(READER_GROUP, namesrv=settings.contexts[context], clock=clock, credentials=credentials)
+
     async def proves(context: str, credentials: Credentials) -> Proof:
         return await prove(lambda given: admin_of(context, given), credentials)
 
     sessions = Sessions(clock, port, settings.contexts)
-    clusters = Clusters({name: ";".join(servers) for name, servers in settings.contexts.items()}, make_admin, clock)
+    shown = {name: ";".join(servers) for name, servers in settings.contexts.items()}
+    clusters = Clusters(shown, make_admin, clock, make_consumer)
     needs_log_in = not settings.is_local and not settings.is_insecure
     shell = Shell(
         clusters=clusters,
@@ -130,6 +138,7 @@ async def running(
         static=StaticFiles("pymq.console"),
         needs_log_in=needs_log_in,
         allow_changes=settings.allow_changes,
+        shows_bodies=settings.shows_bodies,
     )
     is_encrypted = origins.all[0].startswith("https:")
     about = About(
@@ -139,7 +148,10 @@ async def running(
     cleaning = asyncio.get_running_loop().create_task(_keep_clean(sessions, clusters, renewed))
     try:
         async with serving(counted, listener, tls=renewed.context if renewed is not None else None):
-            yield ConsoleMetrics(origins.all[0], counted, sessions, shell.log_ins, clusters)
+            try:
+                yield ConsoleMetrics(origins.all[0], counted, sessions, shell.log_ins, clusters)
+            finally:
+                shell.streams.end_all("the console stops")
     finally:
         cleaning.cancel()
         await asyncio.gather(cleaning, return_exceptions=True)

@@ -39,8 +39,9 @@ def request(
     headers: dict[str, str] | None = None,
     body: bytes = b"",
     host: str | None = HOST,
+    stays: bool = False,
 ) -> Answer:
-    """Return the answer to one request."""
+    """Return the answer to one request. ``stays``: the browser waits for the end of the answer."""
     raw = [(name.lower().encode(), value.encode("latin-1")) for name, value in (headers or {}).items()]
     if host is not None:
         raw.append((b"host", host.encode("latin-1")))
@@ -58,15 +59,17 @@ def request(
         "root_path": "",
         "state": {},
     }
-    return asyncio.run(_ask(app, scope, [body]))
+    return asyncio.run(_ask(app, scope, [body], stays=stays))
 
 
-async def _ask(app: App, scope: dict[str, Any], parts: list[bytes]) -> Answer:
+async def _ask(app: App, scope: dict[str, Any], parts: list[bytes], *, stays: bool) -> Answer:
     answer, waiting = Answer(), list(parts)
 
     async def receive() -> dict[str, Any]:
         if waiting:
             return {"type": "http.request", "body": waiting.pop(0), "more_body": bool(waiting)}
+        if stays:
+            await asyncio.Event().wait()
         return {"type": "http.disconnect"}
 
     async def send(message: Any) -> None:

@@ -323,7 +323,7 @@ PAGE_BUGS = [
     ),
     Bug(
         "a-stack-is-markup",
-        Text(rendering.in_lines, 'Markup("\\n").join(printable(line) for line in text.split("\\n"))', "Markup(text)"),
+        Text(rendering.lines_text, "escape(printable(part))", "Markup(part)"),
         ("test_member.test_a_stack_is_text",),
     ),
     Bug(

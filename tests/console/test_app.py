@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -15,12 +15,13 @@ from pymq.clock import ManualClock
 from pymq.console import app as module
 from pymq.console.app import PAGES, Console, Shell, make_app
 from pymq.console.asking.clusters import Clusters
-from pymq.console.pages.page import Page, Visit
+from pymq.console.pages.page import Download, Events, NotShown, Page, Visit
 from pymq.console.people.log_in import LogIns
 from pymq.console.people.sessions import Session, Sessions
 from pymq.console.web.headers import ALWAYS
 from pymq.console.web.origins import Origins
 from pymq.console.web.static_files import StaticFiles
+from pymq.console.web.streams import STREAMS_OF_OWNER_MAX, Streams
 from pymq.errors import NotFoundError, RefusedError, UnreachableError
 from pymq.operations.auth.proof import Proof
 from pymq.security.credentials import Credentials
@@ -51,7 +52,8 @@ class World:
         self.make: Callable[[Visit], Any] = lambda visit: {"things": [1, 2]}
         clusters = Clusters({"prod": "10.0.0.1:9876", "test": "10.0.0.2:9876"}, self._admin, self.clock)
         log_ins = LogIns(self.sessions, self._prove, self.clock, self._sleep)
-        self.shell = Shell(clusters, self.sessions, log_ins, self.clock, StaticFiles("pymq.console"), needs_log_in)
+        static, self.streams = StaticFiles("pymq.console"), Streams()
+        self.shell = Shell(clusters, self.sessions, log_ins, self.clock, static, needs_log_in, streams=self.streams)
         origins = Origins.of_listener("127.0.0.1", 8082, "http")
         self.app = make_app(Console(self.shell, {"things": self._page}), origins)
 
@@ -65,10 +67,12 @@ class World:
     async def _sleep(self, seconds: float) -> None:
         self.clock.advance(round(seconds * 1000))
 
-    async def _page(self, visit: Visit) -> Page:
+    async def _page(self, visit: Visit) -> Page | Download | Events:
         data = self.make(visit)
         if asyncio.iscoroutine(data):
             data = await data
+        if isinstance(data, Download | Events):
+            return data
         return Page("Things", "problem.html", data, ("topic", "list"), {"problem": str(data), "advice": ""})
 
     def get(self, path: str = "/at/prod/things", query: str = "", cookie: str | None = None) -> Answer:
@@ -198,6 +202,74 @@ def test_only_reading_methods_and_forms_have_routes() -> None:
             assert request(world.app, path, method=method, headers=FORM).status == 405
     assert request(world.app, "/at/prod/things", method="POST", headers=FORM).status == 405
     assert request(world.app, "/at/prod/things", method="HEAD").status == 200
+
+
+def test_a_download_is_bytes_that_no_browser_shows() -> None:
+    world = World()
+    world.make = lambda visit: Download(b"<script>alert(1)</script>", "body.bin")
+    answer = world.get()
+    assert answer.body == b"<script>alert(1)</script>" and answer.header("content-length") == "25"
+    assert answer.header("content-type") == "application/octet-stream"
+    assert answer.header("content-disposition") == 'attachment; filename="body.bin"'
+    assert answer.header("x-content-type-options") == "nosniff" and answer.header("cache-control") == "no-store"
+
+
+def test_what_is_not_shown_is_refused() -> None:
+    world = World()
+
+    def fail(visit: Visit) -> Any:
+        assert visit.shows_bodies
+        raise NotShown("body", "bodies are hidden")
+
+    world.make = fail
+    answer = world.get()
+    assert answer.status == 403 and "bodies are hidden" in answer.text
+
+
+class TestStreams:
+    """Streams of events."""
+
+    def test_a_stream_has_the_headers_and_its_events(self) -> None:
+        world = World()
+
+        async def events() -> AsyncIterator[bytes]:
+            yield b"event: round\ndata: 1"
+            await asyncio.Event().wait()
+
+        world.make = lambda visit: Events(events())
+        answer = world.get()  # the browser goes away at once
+        assert answer.status == 200 and answer.header("content-type") == "text/event-stream; charset=utf-8"
+        assert answer.header("cache-control") == "no-store" and answer.header("content-security-policy")
+        assert not len(world.streams)
+
+    def test_a_stream_ends_with_its_session(self) -> None:
+        world = World()
+        cookie = world.log_in()
+        (session,) = world.sessions
+
+        async def events() -> AsyncIterator[bytes]:
+            world.sessions.end(session)
+            yield b"event: round\ndata: 1"
+            await asyncio.Event().wait()
+
+        world.make = lambda visit: Events(events())
+        scope = {"Cookie": cookie}
+        answer = request(world.app, "/at/prod/things", headers=scope, stays=True)
+        assert answer.text.endswith('event: end\ndata: "you are logged out"\n\n')
+        assert len(session.on_end) == 1, "the client of the session is closed with it, the stream is forgotten"
+        assert not len(world.streams)
+
+    def test_too_many_streams_are_refused(self) -> None:
+        world = World()
+        for _ in range(STREAMS_OF_OWNER_MAX):
+            world.streams.open("address 127.0.0.1")
+
+        async def events() -> AsyncIterator[bytes]:
+            yield b""
+
+        world.make = lambda visit: Events(events())
+        answer = world.get()
+        assert answer.status == 503 and "live pages of yours are open" in answer.text
 
 
 class TestLogIn:

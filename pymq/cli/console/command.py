@@ -52,6 +52,9 @@ def console(
     public_url: Annotated[
         str, typer.Option("--public-url", metavar="URL", help="Where browsers reach the console, such as https://HOST.")
     ] = "",
+    no_bodies: Annotated[
+        bool, typer.Option("--no-bodies", help="Show no bodies and no properties of messages, and no tail.")
+    ] = False,
     insecure: InsecureOption = False,
     metrics_port: MetricsPortOption = None,
     as_json: JsonOption = False,
@@ -75,7 +78,7 @@ def console(
     if more:
         known = load_contexts(os.environ)
         contexts = {name: tuple(split_addresses(known.find(name))) for name in more}
-    settings = ConsoleSettings(contexts, host or "127.0.0.1", port, public_url, insecure)
+    settings = ConsoleSettings(contexts, host or "127.0.0.1", port, public_url, insecure, shows_bodies=not no_bodies)
     tls = _tls()
     print_warnings(settings.check(has_tls=tls is not None))
     place = metrics_place_of_command(settings.host, metrics_port, is_secured=True, is_insecure=insecure)

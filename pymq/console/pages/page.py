@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pymq.clock import Clock
 from pymq.console.asking.cluster import Cluster
-from pymq.console.web.parameters import Parameters
+from pymq.console.web.parameters import BadRequest, Parameters
 
 PAGE_TIMEOUT_S: Final = 10.0
 
 
+class NotShown(BadRequest):
+    """A page that this console does not show."""
+
+    status = 403
+
+
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One request for a page. ``path``: the parts of the address that the page's route names."""
+    """One request for a page. ``path``: the parts of the address that the page's route names.
+
+    ``shows_bodies``: whether bodies and properties of messages are shown at all.
+    """
 
     cluster: Cluster
     parameters: Parameters
     path: Mapping[str, str]
     clock: Clock
+    shows_bodies: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,4 +49,19 @@ class Page:
     missing: dict[str, str] = field(default_factory=dict)
 
 
-MakePage = Callable[[Visit], Awaitable[Page]]
+@dataclass(frozen=True, slots=True)
+class Download:
+    """Bytes that a browser saves, and never shows: they are what others sent. ``name``: of the file, fixed and safe."""
+
+    content: bytes
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """A stream of server-sent events, each without its end. It ends when the iterator does, or at a limit."""
+
+    events: AsyncIterator[bytes]
+
+
+MakePage = Callable[[Visit], Awaitable[Page | Download | Events]]

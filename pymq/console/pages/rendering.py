@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from pymq.console.pages.links import broker_path, group_path, topic_path
+from pymq.console.pages.links import (
+    broker_path,
+    dead_letters_path,
+    group_path,
+    message_path,
+    messages_path,
+    tail_path,
+    topic_path,
+)
 from pymq.printable import printable
 
 UNKNOWN: Final = "\u2013"
@@ -30,9 +39,18 @@ def make_environment() -> Environment:
         "utc": utc_text,
         "ago": ago_text,
         "span": span_text,
-        "in_lines": in_lines,
+        "lines": lines_text,
+        "shell": shlex.join,
     }
-    environment.globals |= {"topic_path": topic_path, "group_path": group_path, "broker_path": broker_path}
+    environment.globals |= {
+        "topic_path": topic_path,
+        "broker_path": broker_path,
+        "group_path": group_path,
+        "message_path": message_path,
+        "messages_path": messages_path,
+        "dead_letters_path": dead_letters_path,
+        "tail_path": tail_path,
+    }
     return environment
 
 
@@ -41,9 +59,10 @@ def _visible(value: Any) -> Any:
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def in_lines(text: str) -> Markup:
-    """Return a text whose line breaks stay, for an element that shows them."""
-    return Markup("\n").join(printable(line) for line in text.split("\n"))
+def lines_text(value: str) -> Markup:
+    """Return a text of several lines for a ``pre`` element. Ends of lines and tabs stay, other controls are shown."""
+    lines = value.replace("\r\n", "\n").split("\n")
+    return Markup("\n").join(Markup("\t").join(escape(printable(part)) for part in line.split("\t")) for line in lines)
 
 
 def number_text(value: float | None, digits: int = 0) -> str:

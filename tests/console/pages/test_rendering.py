@@ -44,3 +44,13 @@ def test_texts_are_escaped_and_control_characters_shown() -> None:
 def test_a_name_that_a_template_lacks_is_an_error() -> None:
     with pytest.raises(Exception, match="'nothing' is undefined"):
         make_environment().from_string("{{ nothing }}").render()
+
+
+def test_lines_of_a_text_stay_lines_and_what_they_hold_is_escaped() -> None:
+    template = make_environment().from_string("<pre>{{ text|lines }}</pre>")
+    assert template.render(text="a\t<b>\r\n\x1b[0m\u202e\n") == "<pre>a\t&lt;b&gt;\n\\x1b[0m\\u202e\n</pre>"
+
+
+def test_a_command_is_quoted_for_a_shell() -> None:
+    template = make_environment().from_string("{{ command|shell }}")
+    assert template.render(command=("topic", "describe", "a; rm -rf ~")) == "topic describe &#39;a; rm -rf ~&#39;"
