@@ -54,6 +54,7 @@ log = logging.getLogger(__name__)
 HTML: Final = "text/html; charset=utf-8"
 JSON: Final = "application/json"
 BYTES: Final = "application/octet-stream"
+EVENT_STREAM: Final = "text/event-stream"
 FORMATS: Final = ("html", "json")
 # Sections of the navigation: name, path below a context, and the key that goes there after "g".
 NAVIGATION: Final = (
@@ -176,7 +177,13 @@ class Console:
             if around.session is None and self._shell.needs_log_in:
                 return self._to_log_in(request, around)
             cluster = self._shell.clusters.get(request.path_params["context"], around.session)
-            visit = Visit(cluster, parameters, request.path_params, self._shell.clock, self._shell.shows_bodies)
+            visit = Visit(
+                cluster,
+                parameters,
+                request.path_params,
+                self._shell.clock,
+                shows_bodies=self._shell.shows_bodies,
+            )
             async with asyncio.timeout(PAGE_TIMEOUT_S):
                 page = await make(visit)
         except RefusedError as error:
@@ -200,6 +207,8 @@ class Console:
 
     def _stream(self, request: Request, around: Around, page: Events) -> ASGIApp:
         """Return the answer that streams events until the session, the browser, the server or a limit ends it."""
+        if request.method == "HEAD":
+            return Response(media_type=EVENT_STREAM)
         session, streams = around.session, self._shell.streams
         address = request.client.host if request.client else ""
         try:

@@ -242,6 +242,16 @@ class TestStreams:
         assert answer.header("cache-control") == "no-store" and answer.header("content-security-policy")
         assert not len(world.streams)
 
+    def test_the_head_of_a_stream_is_no_stream(self) -> None:
+        world = World()
+
+        async def events() -> AsyncIterator[bytes]:
+            yield b"event: round"
+
+        world.make = lambda visit: Events(events())
+        answer = request(world.app, "/at/prod/things", method="HEAD", stays=True)
+        assert answer.status == 200 and not answer.body and not len(world.streams)
+
     def test_a_stream_ends_with_its_session(self) -> None:
         world = World()
         cookie = world.log_in()

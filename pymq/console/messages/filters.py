@@ -91,7 +91,7 @@ class Filters:
             selection = MessageSelection(
                 tag=texts["tag"] or "*",
                 sql=texts["sql"] or None,
-                grep=re.escape(texts["text"]) if texts["text"] else None,
+                text=texts["text"] or None,
                 plugin=plugin,
                 where=where,
                 having=having,

@@ -30,6 +30,7 @@ from pymq.operations.message.readers import GROUPS_MAX, reader_records
 from pymq.operations.message.records import plain_record
 
 GROUPS_TIMEOUT_S: Final = 4.0
+JSON_DEPTH_MAX: Final = 100  # so that it can be written again
 BODY_FILE: Final = "message-body.bin"
 NO_BODIES: Final = "this console was started with --no-bodies"
 
@@ -131,11 +132,29 @@ def shown_record(
     if not shows_bodies:
         missing["body"] = missing["properties"] = NO_BODIES
         return without_content(plain_record(found, lambda message: b""))
-    content = content_of(found)
-    if len(content.raw) <= bytes_max:
-        return plain_record(found, lambda message: content.raw)
-    missing["body as JSON"] = f"it has {len(content.raw):,} bytes, the limit is {bytes_max:,}: download the body"
-    return plain_record(found, lambda message: b"") | {"body": None}
+    raw = content_of(found).raw
+    if len(raw) > bytes_max:
+        missing["body as JSON"] = f"it has {len(raw):,} bytes, the limit is {bytes_max:,}: download the body"
+        return plain_record(found, lambda message: b"") | {"body": None}
+    record = plain_record(found, lambda message: raw)
+    if _is_deep(record["body"]):
+        missing["body as JSON"] = f"it is nested deeper than {JSON_DEPTH_MAX}: download the body"
+        return record | {"body": None}
+    return record
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(JSON_DEPTH_MAX + 1):
+        level = [
+            child
+            for each in level
+            if isinstance(each, dict | list)
+            for child in (each.values() if isinstance(each, dict) else each)
+        ]
+        if not level:
+            return False
+    return True
 
 
 async def _readers(visit: Visit, found: StoredMessage) -> tuple[list[dict[str, Any]], dict[str, str]]:

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, Final
 
 from pymq.client.admin import Admin
-from pymq.console.pages.links import member_path, topic_path
+from pymq.console.pages.links import dead_letters_path, member_path, topic_path
 from pymq.console.pages.page import Page, Visit
 from pymq.console.pages.sections import Column, Kind, Table, Values
 from pymq.operations.group.lag import lag_of_group
@@ -78,7 +78,8 @@ async def group(visit: Visit) -> Page:
                 Table("Members", _MEMBERS, members, "No member is connected: offsets stay, and lag grows."),
                 Table("Subscriptions", _SUBSCRIPTIONS, about["subscriptions"], "No member is connected."),
                 Table("Lag by queue", _QUEUES, queues, "The group has read no queue yet."),
-            ]
+            ],
+            "links": [("Dead letters", dead_letters_path(name))],
         },
         visit.cluster.unreached,
     )

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, Final
 
 from pymq.client.admin import Admin
-from pymq.console.pages.links import group_path
+from pymq.console.pages.links import group_path, messages_path, tail_path
 from pymq.console.pages.page import Page, Visit
 from pymq.console.pages.sections import Column, Kind, Table
 from pymq.operations.topic.listing import describe_topic, topic_queues, topic_route
@@ -63,7 +63,8 @@ async def topic(visit: Visit) -> Page:
                 Table("Groups", _GROUPS, groups, "No group reads this topic."),
                 Table("Queues", _QUEUES, queues, "This topic has no queues."),
                 Table("Route", _ROUTE, route, "Name servers know no broker with this topic."),
-            ]
+            ],
+            "links": [("Messages", messages_path(name)), ("Tail", tail_path(name))],
         },
         visit.cluster.unreached,
     )

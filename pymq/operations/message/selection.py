@@ -31,13 +31,14 @@ class MessageSelection:
         where: Sequence[Condition] = (),
         read: ReadBody = content,
         *,
+        text: str | None = None,
         having: Sequence[PropertyCondition] = (),
         note: Callable[[str], None] = lambda text: None,
     ) -> None:
         """Raise UsageError for tags with SQL, for either with a filter server, and for a wrong expression.
 
-        ``grep``: a regular expression that bodies match. ``where``: conditions on JSON bodies; ``having``: on
-        properties. ``note`` hears about text of ``sql`` that brokers ignore.
+        ``grep``: a regular expression that bodies match. ``text``: what bodies have in them, in UTF-8. ``where``:
+        conditions on JSON bodies; ``having``: on properties. ``note`` hears about text of ``sql`` that brokers ignore.
         """
         self._tag = tag or "*"
         self._sql = sql
@@ -54,6 +55,7 @@ class MessageSelection:
         self._key = key
         self._where = where
         self._having = having
+        self._text = None if text is None else text.encode("utf-8", "surrogatepass")
         self._read = read
         try:
             self._pattern = re.compile(grep) if grep is not None else None
@@ -67,7 +69,9 @@ class MessageSelection:
             self._tag == "*"
             and not self._where
             and not self._having
-            and all(one is None for one in (self._sql, self._remote, self._plugin, self._key, self._pattern))
+            and all(
+                one is None for one in (self._sql, self._remote, self._plugin, self._key, self._pattern, self._text)
+            )
         )
 
     def pull_arguments(self) -> dict[str, Any]:
@@ -87,9 +91,11 @@ class MessageSelection:
             return False
         if not all(condition.holds(message.properties) for condition in self._having):
             return False
-        if self._pattern is None and not self._where:
+        if self._pattern is None and self._text is None and not self._where:
             return True
         body = self._read(message)
+        if self._text is not None and self._text not in body:
+            return False
         if self._pattern is not None and self._pattern.search(body.decode("utf-8", "replace")) is None:
             return False
         return all(condition.holds(body) for condition in self._where)

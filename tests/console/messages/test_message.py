@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
 
 from pymq.client import MessageQueue
 from pymq.console.messages.bodies import SHOWN_BYTES, SHOWN_BYTES_MAX
-from pymq.console.messages.message import BODY_FILE, message, message_body
+from pymq.console.messages.message import BODY_FILE, JSON_DEPTH_MAX, message, message_body
 from pymq.console.pages.page import NotShown, Page
 from pymq.console.web.parameters import BadRequest
 from pymq.errors import NotFoundError, RefusedError
@@ -92,6 +93,13 @@ def test_a_large_body_is_cut_and_more_is_a_link() -> None:
     assert page.data["body"] == "x" * SHOWN_BYTES and "show more" not in text
     with pytest.raises(BadRequest, match="bytes"):
         shown(FakeTopic(stored(5)), bytes=str(SHOWN_BYTES_MAX + 1))
+
+
+@pytest.mark.parametrize(("depth", "is_there"), [(JSON_DEPTH_MAX, True), (JSON_DEPTH_MAX + 2, False), (900, False)])
+def test_a_deep_body_is_no_fault(depth: int, is_there: bool) -> None:
+    page, text = shown(FakeTopic(stored(5, b"[" * depth + b"]" * depth)))
+    assert (page.data["body"] is not None) == is_there and ("nested deeper" in str(page.missing)) != is_there
+    assert "<details" in text and json.dumps(page.data)
 
 
 def test_a_dead_letter_says_where_it_came_from() -> None:

@@ -23,6 +23,8 @@ MESSAGE = stored(5, b'{"id": 17}', TAGS="paid", KEYS="a order-17", UNIQ_KEY="7F0
         (MessageSelection(key="order"), False),
         (MessageSelection(grep="i."), True),
         (MessageSelection(grep="x"), False),
+        (MessageSelection(text='": 17'), True),
+        (MessageSelection(text=".*"), False),
         (MessageSelection(where=[Condition("id = 17")]), True),
         (MessageSelection(where=[Condition("id = 17"), Condition("x")]), False),
         (MessageSelection(having=[PropertyCondition("color=red")]), True),
@@ -64,6 +66,7 @@ def test_each_condition_makes_it_less_than_everything() -> None:
         MessageSelection(sql="a > 1"),
         MessageSelection(key="a"),
         MessageSelection(grep="a"),
+        MessageSelection(text="a"),
         MessageSelection(where=[Condition("a")]),
         MessageSelection(having=[PropertyCondition("a")]),
     ):
