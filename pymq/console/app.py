@@ -45,7 +45,7 @@ from pymq.console.web.origins import OriginCheck, Origins
 from pymq.console.web.parameters import BadRequest, Parameters
 from pymq.console.web.static_files import KEPT, StaticFiles
 from pymq.console.web.streams import EventAnswer, Streams, TooManyStreams
-from pymq.errors import NotFoundError, PymqError, RefusedError, UnreachableError
+from pymq.errors import NotFoundError, PymqError, RefusedError, UnreachableError, UsageError
 from pymq.operations.auth.proof import Proof, proof_of
 from pymq.wire.codes import ResponseCode
 
@@ -356,6 +356,8 @@ def problem_of(error: Exception) -> tuple[int, str, str]:
         return 403 if is_right else 502, str(error), "pymq auth check shows which rule decides." if is_right else ""
     if isinstance(error, UnreachableError):
         return 502, str(error), "pymq doctor finds out why."
+    if isinstance(error, UsageError):
+        return 400, str(error), "Go back, and change it."
     if isinstance(error, PymqError):
         return 502, str(error), ""
     return 500, f"This is a fault of the console ({type(error).__name__}): its log says more.", ""

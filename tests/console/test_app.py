@@ -22,7 +22,7 @@ from pymq.console.web.headers import ALWAYS
 from pymq.console.web.origins import Origins
 from pymq.console.web.static_files import StaticFiles
 from pymq.console.web.streams import STREAMS_OF_OWNER_MAX, Streams
-from pymq.errors import NotFoundError, RefusedError, UnreachableError
+from pymq.errors import NotFoundError, RefusedError, UnreachableError, UsageError
 from pymq.operations.auth.proof import Proof
 from pymq.security.credentials import Credentials
 from tests.console.asgi import ORIGIN, Answer, request
@@ -132,6 +132,7 @@ def test_an_unknown_context_is_named_and_never_asked() -> None:
         (NotFoundError("no topic 'x'"), 404, ""),
         (RefusedError(16, "User:reader has no permission to access Topic:x"), 403, "pymq auth check"),
         (RefusedError(1, "the store is full"), 502, ""),
+        (UsageError("'a b' is no name of a group"), 400, "change it"),
         (TimeoutError(), 504, "again in a moment"),
     ],
 )

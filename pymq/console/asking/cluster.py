@@ -68,7 +68,7 @@ class Cluster:
         if self._reader is None:
             if self._make_consumer is None:
                 raise UsageError("this console reads no messages")
-            self._reader = Reader(self._make_consumer(), self._reading)
+            self._reader = Reader(self._make_consumer(), self._reading, self._clock)
         return self._reader
 
     async def ask(self, key: Hashable, question: Question[T], *, kept_ms: int = KEPT_MS) -> T:

@@ -16,7 +16,7 @@ from pymq.operations.message.search import BackwardSearch, Found, Limits, QueueP
 
 FOUND_MAX: Final = 50
 SCANNED_MAX: Final = 50_000
-TIME_MAX_MS: Final = 4_000
+TIME_MAX_MS: Final = 3_000  # a page has 10 s for this, for what is asked before, and for a block that is slow
 FIRST_BLOCK_MIN: Final = 8
 LIMITS: Final = Limits(FOUND_MAX, SCANNED_MAX, TIME_MAX_MS)
 
@@ -83,13 +83,14 @@ async def scan(
     takes: Callable[[StoredMessage], bool] = lambda message: True,
     *,
     question: tuple[str, ...] = (),
-    limits: Limits = LIMITS,
+    limits: Limits | None = None,
 ) -> Scan:
     """Search a part of a topic, and return the page. Raises BadRequest for a wrong filter, PymqError.
 
     ``takes``: a further condition, of which ``question`` says all that matters.
     """
     selection, bodies = filters.selection()
+    limits = limits or LIMITS
 
     async def ask(admin: Admin) -> Scan:
         ranges = await ranges_of(admin, span.topic, span.begin_ms, span.end_ms if span.at is None else None)

@@ -56,8 +56,9 @@ async def messages(visit: Visit) -> Page:
 async def _looked_up(visit: Visit, text: str, topic: str, shown: dict[str, Any]) -> Page:
     found = await _with_id_or_key(visit, text, topic)
     rows = [message_row(one, shows_bodies=visit.shows_bodies) for one in found]
-    where = f" in {topic}" if topic else ""
-    empty = f"No message has this id or key{where}: indexes of keys are kept as long as messages."
+    empty = f"No message has this id or key in {topic}: indexes of keys are kept as long as messages."
+    if not topic:
+        empty = "No broker made this id. The id of a producer, and a key, are looked for in a topic: name it."
     missing = {"messages": f"the first {KEY_COUNT_MAX} with this key"} if len(rows) >= KEY_COUNT_MAX else {}
     command = ("message", "query", topic, "--key", text) if topic else ("message", "get", text)
     table = Table(f"Found {len(rows):,}", COLUMNS, rows, empty)

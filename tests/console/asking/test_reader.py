@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from pymq.client import MessageQueue, PullStatus
 from pymq.client.subscription_options import SubscriptionOptions
-from pymq.console.asking.reader import READ_BYTES_MAX, READS_AT_ONCE, Reader
+from pymq.clock import ManualClock
+from pymq.console.asking.reader import READ_BYTES_MAX, READS_AT_ONCE, SILENT_MS, Reader
+from pymq.errors import UnreachableError
 from pymq.model.message import PullResult
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
@@ -42,7 +46,7 @@ def test_few_answers_are_in_memory_at_once() -> None:
         def take(result: PullResult) -> int:
             return result.next_offset
 
-        readers = [Reader(each, gate) for each in consumers]  # type: ignore[arg-type]
+        readers = [Reader(each, gate, ManualClock()) for each in consumers]  # type: ignore[arg-type]
         pulls = [asyncio.ensure_future(each.pull(QUEUE, 7, 32, SubscriptionOptions(), take)) for each in readers]
         for _ in range(20):
             await asyncio.sleep(0)
@@ -63,7 +67,27 @@ def test_few_answers_are_in_memory_at_once() -> None:
 def test_a_reader_that_never_read_has_nothing_to_close() -> None:
     async def work() -> None:
         consumer = FakeConsumer()
-        await Reader(consumer, asyncio.Semaphore(1)).close()  # type: ignore[arg-type]
+        await Reader(consumer, asyncio.Semaphore(1), ManualClock()).close()  # type: ignore[arg-type]
         assert not consumer.started and not consumer.stopped
+
+    asyncio.run(work())
+
+
+def test_a_broker_that_hangs_gives_the_gate_back_and_is_left_alone_for_a_while() -> None:
+    async def work() -> None:
+        consumer, clock = FakeConsumer(), ManualClock()
+        reader = Reader(consumer, asyncio.Semaphore(1), clock, timeout_s=0.01)  # type: ignore[arg-type]
+
+        async def pull(queue: MessageQueue) -> int:
+            return await reader.pull(queue, 7, 32, SubscriptionOptions(), lambda result: result.next_offset)
+
+        for _ in range(2):
+            with pytest.raises(UnreachableError, match=r"broker-a did not answer within 0.01 s"):
+                await pull(QUEUE)
+        assert len(consumer.asked) == 1
+        consumer.free.set()
+        assert await pull(MessageQueue("orders", "broker-b", 0)) == 8
+        clock.advance(SILENT_MS)
+        assert await pull(QUEUE) == 8
 
     asyncio.run(work())

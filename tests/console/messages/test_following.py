@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pymq.client import MessageQueue
+from pymq.clock import ManualClock
 from pymq.console.asking.reader import Reader
 from pymq.console.messages.following import READ_BYTES_MAX, READ_COUNT_MAX, SHOWN_COUNT_MAX, Follower, Round
 from pymq.console.messages.rows import message_row
@@ -24,7 +25,7 @@ class World:
     def __init__(self, selection: MessageSelection | None = None) -> None:
         self.topic = FakeTopic(stored(0), stored(0, queue=B))
         self.down: PymqError | None = None
-        reader = Reader(self.topic, asyncio.Semaphore(2))  # type: ignore[arg-type]
+        reader = Reader(self.topic, asyncio.Semaphore(2), ManualClock())  # type: ignore[arg-type]
         self.follower = Follower(
             reader.pull, self.ends, selection or MessageSelection(), lambda one: message_row(one, shows_bodies=True)
         )
