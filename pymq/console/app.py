@@ -47,6 +47,7 @@ from pymq.console.web.static_files import KEPT, StaticFiles
 from pymq.console.web.streams import EventAnswer, Streams, TooManyStreams
 from pymq.errors import NotFoundError, PymqError, RefusedError, UnreachableError, UsageError
 from pymq.operations.auth.proof import Proof, proof_of
+from pymq.operations.message.schemas import Schemas
 from pymq.wire.codes import ResponseCode
 
 log = logging.getLogger(__name__)
@@ -96,7 +97,8 @@ PAGES: Final[Mapping[str, MakePage]] = {
 class Shell:
     """What is around each page of one console. ``needs_log_in``: also where a cluster checks no users.
 
-    ``shows_bodies``: whether bodies and properties of messages are shown at all.
+    ``shows_bodies``: whether bodies and properties of messages are shown at all. ``schemas``: what bodies of some
+    topics are decoded with.
     """
 
     clusters: Clusters
@@ -107,6 +109,7 @@ class Shell:
     needs_log_in: bool = False
     allow_changes: bool = False
     shows_bodies: bool = True
+    schemas: Schemas | None = None
     streams: Streams = field(default_factory=Streams)
 
 
@@ -183,6 +186,7 @@ class Console:
                 request.path_params,
                 self._shell.clock,
                 shows_bodies=self._shell.shows_bodies,
+                schemas=self._shell.schemas,
             )
             async with asyncio.timeout(PAGE_TIMEOUT_S):
                 page = await make(visit)

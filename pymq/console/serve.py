@@ -7,6 +7,7 @@ import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from ssl import SSLContext, SSLObject
 from typing import Final
 
@@ -28,6 +29,7 @@ from pymq.errors import ConfigError
 from pymq.net.tls import ServerContext
 from pymq.operations.auth.proof import Proof, prove
 from pymq.operations.message.reading import READER_GROUP
+from pymq.operations.message.schemas import Schemas
 from pymq.security.credentials import Credentials
 
 CLEANING_PERIOD_S: Final = 10.0
@@ -41,6 +43,7 @@ class ConsoleSettings:
     ``contexts``: the name servers ("host:port" texts) of each cluster, by the name of its context. ``public_url``:
     where browsers reach the console behind a proxy, "" without one. ``is_insecure``: others may come without TLS and
     log-in. ``shows_bodies``: whether bodies and properties of messages are shown, followed and downloaded.
+    ``schemas``: a folder as of :class:`~pymq.operations.message.schemas.Schemas`.
     """
 
     contexts: Mapping[str, tuple[str, ...]]
@@ -50,6 +53,7 @@ class ConsoleSettings:
     is_insecure: bool = False
     allow_changes: bool = False
     shows_bodies: bool = True
+    schemas: Path | None = None
 
     @property
     def is_local(self) -> bool:
@@ -99,9 +103,10 @@ async def running(
 ) -> AsyncIterator[ConsoleMetrics]:
     """Serve a console during the ``with`` block, and yield its figures with its address.
 
-    Raises OSError for a port in use, UsageError for a public URL that is none, ConfigError for a certificate that
-    can't be used.
+    Raises OSError for a port in use, ConfigError for a certificate that can't be used, UsageError for a public URL
+    that is none and for a folder of schemas that can't be read.
     """
+    schemas = Schemas(settings.schemas)
     renewed = None if tls is None else await RenewedTls.of(tls)
     public = Origins.of_public_url(settings.public_url) if settings.public_url else None
     listener = socket.create_server(
@@ -139,6 +144,7 @@ async def running(
         needs_log_in=needs_log_in,
         allow_changes=settings.allow_changes,
         shows_bodies=settings.shows_bodies,
+        schemas=schemas,
     )
     is_encrypted = origins.all[0].startswith("https:")
     about = About(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -34,6 +35,8 @@ DEFAULT_CONTEXT = "default"
         "pymq console",
         "pymq console --namesrv 10.0.0.5:9876 --port 0 --json",
         "pymq console --with prod --with test    (contexts of pymq context)",
+        "pymq console --no-bodies",
+        "pymq console --schemas ./schemas       (orders.avsc, sales.shop.Order.desc)",
         "pymq console --behind-proxy --public-url https://mq.example.org",
     )
 )
@@ -55,6 +58,14 @@ def console(
     no_bodies: Annotated[
         bool, typer.Option("--no-bodies", help="Show no bodies and no properties of messages, and no tail.")
     ] = False,
+    schemas: Annotated[
+        Path | None,
+        typer.Option(
+            "--schemas",
+            metavar="DIR",
+            help="Schemas of bodies by topic: TOPIC.avsc (Avro), TOPIC.TYPE.desc (Protobuf).",
+        ),
+    ] = None,
     insecure: InsecureOption = False,
     metrics_port: MetricsPortOption = None,
     as_json: JsonOption = False,
@@ -78,7 +89,9 @@ def console(
     if more:
         known = load_contexts(os.environ)
         contexts = {name: tuple(split_addresses(known.find(name))) for name in more}
-    settings = ConsoleSettings(contexts, host or "127.0.0.1", port, public_url, insecure, shows_bodies=not no_bodies)
+    settings = ConsoleSettings(
+        contexts, host or "127.0.0.1", port, public_url, insecure, shows_bodies=not no_bodies, schemas=schemas
+    )
     tls = _tls()
     print_warnings(settings.check(has_tls=tls is not None))
     place = metrics_place_of_command(settings.host, metrics_port, is_secured=True, is_insecure=insecure)

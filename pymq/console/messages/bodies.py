@@ -6,6 +6,7 @@ A body that can't be read as asked for is shown as it can be, with a note that s
 from __future__ import annotations
 
 import codecs
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -26,12 +27,15 @@ TREE_DEPTH_MAX: Final = 20
 SCALAR_CHARACTERS_MAX: Final = 4_096
 HEX_ROW_BYTES: Final = 16
 
-JSON, TEXT, HEX, MSGPACK = "json", "text", "hex", "msgpack"
-VIEWS: Final = (AUTO, JSON, TEXT, HEX, MSGPACK)
+JSON, TEXT, HEX, MSGPACK, SCHEMA = "json", "text", "hex", "msgpack", "schema"
+VIEWS: Final = (AUTO, JSON, TEXT, HEX, MSGPACK, SCHEMA)
 CHARSETS: Final = (
     *("utf-8", "gb18030", "big5", "shift_jis", "euc-jp", "euc-kr", "iso-8859-1", "windows-1252", "koi8-r"),
     *("utf-16-le", "utf-16-be"),
 )
+
+
+Decode = Callable[[bytes], bytes]
 
 
 @dataclass(slots=True)
@@ -83,17 +87,18 @@ def content_of(message: StoredMessage) -> Content:
         return Content(message.body, [f"{error}. The bytes are shown as they are stored"])
 
 
-def view_of(message: StoredMessage, view: str, charset: str, bytes_max: int | None) -> BodyView:
-    """Return the body as ``view`` of :data:`VIEWS`, at most ``bytes_max`` of it; None: as many as fit the view."""
+def view_of(
+    message: StoredMessage, view: str, charset: str, bytes_max: int | None, decode: Decode | None = None
+) -> BodyView:
+    """Return the body as ``view`` of :data:`VIEWS`, at most ``bytes_max`` of it; None: as many as fit the view.
+
+    ``decode`` makes JSON of a body by the schema of its topic.
+    """
     content = _unpacked(content_of(message))
     raw, notes = content.raw, list(content.notes)
     size_bytes = len(raw) if content.is_whole else None
-    value: Any = _MISSING
-    if view in (AUTO, JSON, MSGPACK):
-        value = _value(raw, view, notes, is_whole=content.is_whole)
-        if value is not _MISSING:
-            tree = _Tree().node("", value, 0)
-            return BodyView(MSGPACK if view == MSGPACK else JSON, size_bytes, len(raw), tree=tree, notes=notes)
+    for kind, value in _values(raw, view, decode, notes, is_whole=content.is_whole):
+        return BodyView(kind, size_bytes, len(raw), tree=_Tree().node("", value, 0), notes=notes)
     if view == HEX or (view != TEXT and not _is_text(raw, SHOWN_BYTES, charset)):
         shown = raw[: bytes_max or HEX_BYTES]
         return BodyView(HEX, size_bytes, len(shown), hex_rows(shown), notes=notes)
@@ -125,23 +130,33 @@ def _unpacked(content: Content) -> Content:
     return Content(raw, [*content.notes, f"it was unpacked from {kind}, which its producer put on it"])
 
 
-_MISSING: Final[Any] = object()
-
-
-def _value(raw: bytes, view: str, notes: list[str], *, is_whole: bool) -> Any:
-    """Return the value in a body of JSON or MessagePack; _MISSING with a note when there is none."""
-    if view == AUTO and raw.lstrip()[:1] not in (b"{", b"["):
-        return _MISSING
-    if not is_whole or len(raw) > TREE_BYTES_MAX:
+def _values(
+    raw: bytes, view: str, decode: Decode | None, notes: list[str], *, is_whole: bool
+) -> Iterator[tuple[str, Any]]:
+    """Yield what a body may be read as by a view, the likeliest first; ``notes`` hear why it can't."""
+    decoders: dict[str, Callable[[bytes], Any]] = {}
+    if decode is not None and view in (AUTO, SCHEMA):
+        decoders[SCHEMA] = lambda body: msgspec.json.decode(decode(body))
+    elif view == SCHEMA:
+        notes.append("this console has no schema of this topic: pymq console --schemas FOLDER")
+    if view == JSON or (view == AUTO and raw.lstrip()[:1] in (b"{", b"[")):
+        decoders[JSON] = msgspec.json.decode
+    if view == MSGPACK:
+        decoders[MSGPACK] = msgspec.msgpack.decode
+    if decoders and (not is_whole or len(raw) > TREE_BYTES_MAX):
         notes.append(f"a body of more than {TREE_BYTES_MAX:,} bytes is not shown as a tree")
-        return _MISSING
-    decode = msgspec.msgpack.decode if view == MSGPACK else msgspec.json.decode
-    try:
-        return decode(raw)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        if view != AUTO:
-            notes.append(f"it is no {'MessagePack' if view == MSGPACK else 'JSON'}: {error}")
-        return _MISSING
+        return
+    for kind, read in decoders.items():
+        try:
+            value = read(raw)
+        except (PymqError, msgspec.MsgspecError, ValueError, RecursionError) as error:
+            if view != AUTO or kind == SCHEMA:
+                notes.append(f"it is no {_NAMES[kind]}: {error}")
+        else:
+            yield kind, value
+
+
+_NAMES: Final = {JSON: "JSON", MSGPACK: "MessagePack", SCHEMA: "value of the topic's schema"}
 
 
 def _begin(raw: bytes, size_bytes: int, charset: str, errors: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 from pymq.client import StoredMessage
@@ -73,7 +74,7 @@ async def message(visit: Visit) -> Page:
     record = shown_record(found, chosen or SHOWN_BYTES, missing, shows_bodies=visit.shows_bodies)
     place = record | {"stored_bytes": found.size_bytes}
     properties = [{"name": name, "value": value} for name, value in sorted((record["properties"] or {}).items())]
-    body = view_of(found, view, charset, chosen or None) if visit.shows_bodies else None
+    body = _body(visit, found, view, charset, chosen) if visit.shows_bodies else None
     return Page(
         f"Message {found.message_id}",
         "message.html",
@@ -97,6 +98,12 @@ async def message(visit: Visit) -> Page:
         },
         missing | visit.cluster.unreached,
     )
+
+
+def _body(visit: Visit, found: StoredMessage, view: str, charset: str, chosen: int) -> BodyView:
+    schemas = visit.schemas
+    decode = partial(schemas.decode, found.topic) if schemas is not None and found.topic in schemas else None
+    return view_of(found, view, charset, chosen or None, decode)
 
 
 async def message_body(visit: Visit) -> Download:

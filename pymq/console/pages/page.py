@@ -9,6 +9,7 @@ from typing import Any, Final
 from pymq.clock import Clock
 from pymq.console.asking.cluster import Cluster
 from pymq.console.web.parameters import BadRequest, Parameters
+from pymq.operations.message.schemas import Schemas
 
 PAGE_TIMEOUT_S: Final = 10.0
 
@@ -23,7 +24,8 @@ class NotShown(BadRequest):
 class Visit:
     """One request for a page. ``path``: the parts of the address that the page's route names.
 
-    ``shows_bodies``: whether bodies and properties of messages are shown at all.
+    ``shows_bodies``: whether bodies and properties of messages are shown at all. ``schemas``: what bodies of some
+    topics are decoded with.
     """
 
     cluster: Cluster
@@ -31,6 +33,7 @@ class Visit:
     path: Mapping[str, str]
     clock: Clock
     shows_bodies: bool = True
+    schemas: Schemas | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ LAYERS = ("gzip", "zlib", "lz4", "zstd")
 FORMATS = ("text", "json", "msgpack", "avro", "protobuf")
 AUTO = "auto"
 _GZIP_WBITS = 31
-_AVRO_FILE_MAGIC = b"Obj\x01"
+AVRO_FILE_MAGIC = b"Obj\x01"
 _AVRO_SINGLE_MAGIC = b"\xc3\x01"
 _AVRO_SINGLE_HEAD_BYTES = 10  # the magic and the schema's fingerprint
 
@@ -162,7 +162,7 @@ def _json(value: Any) -> bytes:
 
 def _avro(codec: AvroCodec) -> Callable[[bytes], bytes]:
     def decode(body: bytes) -> bytes:
-        if body.startswith(_AVRO_FILE_MAGIC):
+        if body.startswith(AVRO_FILE_MAGIC):
             return _json(codec.decode_file(body))
         if body.startswith(_AVRO_SINGLE_MAGIC):
             body = body[_AVRO_SINGLE_HEAD_BYTES:]

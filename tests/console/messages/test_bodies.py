@@ -20,6 +20,7 @@ from pymq.console.messages.bodies import (
     hex_rows,
     view_of,
 )
+from pymq.errors import UsageError
 from pymq.model import sysflag
 from pymq.model.compression import compress_body
 from tests.console.messages.world import stored
@@ -128,3 +129,19 @@ def test_bytes_in_hex_have_an_offset_and_ascii() -> None:
         "00000000  41 00 7a 7a 7a 7a 7a 7a 7a 7a 7a 7a 7a 7a 7a 7a  A.zzzzzzzzzzzzzz",
         "00000010  7a                                               z",
     ]
+
+
+def test_a_schema_of_the_topic_decodes_its_bodies_and_says_when_it_does_not_fit() -> None:
+    def decode(body: bytes) -> bytes:
+        if body == b"\x08\x11":
+            return b'{"id": 17}'
+        raise UsageError("wrong type")
+
+    shown = view_of(stored(0, b"\x08\x11"), "auto", "utf-8", None, decode)
+    assert shown.kind == "schema" and shown.tree is not None and shown.tree.children[0].text == "17"
+    shown = view_of(stored(0, b'{"a": 1}'), "auto", "utf-8", None, decode)
+    assert shown.kind == "json" and "schema: wrong type" in shown.notes[0]
+    shown = view_of(stored(0, b"hello"), "schema", "utf-8", None, decode)
+    assert shown.kind == "text" and "schema: wrong type" in shown.notes[0]
+    assert "no schema of this topic" in view(b"hello", "schema").notes[0]
+    assert view_of(stored(0, b"\x08\x11"), "hex", "utf-8", None, decode).kind == "hex"
