@@ -20,7 +20,7 @@ HIDDEN: Final = ("tags", "keys", "properties", "body_encoding", "body_text", "bo
 
 
 def message_row(message: StoredMessage, *, shows_bodies: bool) -> dict[str, Any]:
-    """Return a row with the field names of a message's record. Long labels are cut."""
+    """Return a row with the field names of a message's record. Long labels are shortened."""
     row: dict[str, Any] = {
         "topic": message.topic,
         "broker": message.broker_name,

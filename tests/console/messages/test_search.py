@@ -17,6 +17,7 @@ from pymq.console.web.parameters import BadRequest
 from pymq.errors import NotFoundError, UnreachableError
 from pymq.operations.message.search import Limits
 from tests.console.messages.world import BEGUN_MS, FakeTopic, html, stored, visit
+from tests.console.test_app import HOSTILE
 
 B = MessageQueue("orders", "broker-b", 1)
 
@@ -168,3 +169,14 @@ def test_the_position_in_a_link_is_read_back_from_it() -> None:
     link = text.split('rel="next" href="?')[1].split('"')[0].replace("&amp;", "&")
     fields = dict(parse_qsl(link))
     assert fields["at"] == page.data["position"] and fields["from"].isdigit(), "a span would move with each page"
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_texts_in_rows_and_fields_stay_text(text: str) -> None:
+    clean = text.encode("utf-8", "replace").decode().replace("\x00", "")[:10_000]
+    there = FakeTopic(stored(5, text.encode("utf-8", "surrogatepass"), TAGS=clean, KEYS=clean, a=clean))
+    given: dict[str, Any] = {"text": clean[:500], "property": clean[:500]}
+    for fields in ({}, given):
+        _, found = shown(there, topic="orders", **fields)
+        assert "<img" not in found and "<script" not in found and "\u202e" not in found and "\x1b" not in found
+        assert len(found) < 20_000, "labels and bodies are shortened in rows"

@@ -6,17 +6,21 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import pytest
 
-from pymq.client import Admin, Message, Producer
+from pymq.client import Admin, Credentials, Message, Producer
 from pymq.clock import SystemClock
 from pymq.console.messages import tail as tail_module
 from pymq.console.serve import ConsoleSettings, running
 from pymq.model.names import dlq_topic
+from pymq.model.tables import TopicConfig
+from pymq.operations.message.reading import READER_GROUP
 from pymq.testing.broker import TestBroker
+from pymq.wire.bodies_auth import AclEntryInfo
 
 
 @pytest.fixture(scope="module")
@@ -33,16 +37,36 @@ class Browser:
     def __init__(self, url: str) -> None:
         self._host = urlsplit(url).netloc
         self._port = urlsplit(url).port
+        self.cookie = ""
 
-    async def open(self, path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def log_in(self, name: str, secret: str) -> None:
+        """Log in, and keep the cookie."""
+        head, body = await self.get("login", {"name": name, "secret": secret})
+        assert head.startswith(b"HTTP/1.1 303"), body
+        self.cookie = head.partition(b"set-cookie: ")[2].partition(b";")[0].decode()
+
+    async def log_out(self) -> None:
+        """Log out with the form of a page."""
+        _, body = await self.get("messages")
+        token = body.partition(b'name="token" value="')[2].partition(b'"')[0].decode()
+        head, _ = await self.get("logout", {"token": token})
+        assert head.startswith(b"HTTP/1.1 303")
+
+    async def open(
+        self, path: str, form: dict[str, str] | None = None
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Send a request, and return where its answer comes from."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
-        head = f"GET /at/default/{path} HTTP/1.1\r\nHost: {self._host}\r\nConnection: close\r\n\r\n"
-        writer.write(head.encode())
+        body = b"" if form is None else urlencode(form).encode()
+        head = f"{'GET' if form is None else 'POST'} /at/default/{path} HTTP/1.1\r\nHost: {self._host}\r\n"
+        head += f"Origin: http://{self._host}\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+        head += f"Cookie: {self.cookie}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        writer.write(head.encode() + body)
         return reader, writer
 
-    async def get(self, path: str) -> tuple[bytes, bytes]:
+    async def get(self, path: str, form: dict[str, str] | None = None) -> tuple[bytes, bytes]:
         """Return head and body of an answer."""
-        reader, writer = await self.open(path)
+        reader, writer = await self.open(path, form)
         try:
             whole = await asyncio.wait_for(reader.read(), 30)
         finally:
@@ -171,5 +195,70 @@ def test_without_bodies_no_answer_has_any(broker: TestBroker) -> None:
             ):
                 head, body = await browser.get(path)
                 assert head.startswith(b"HTTP/1.1 403") and b"secret-body" not in body, path
+
+    asyncio.run(work())
+
+
+@pytest.fixture
+def secured(tmp_path: Path) -> Iterator[TestBroker]:
+    """A broker with an administrator, and a user who may read one topic."""
+    for name in ("admin", "servers"):
+        (tmp_path / name).touch(mode=0o600)
+        (tmp_path / name).write_text(f"accessKey: {name}\nsecretKey: {name}-secret\n")
+    settings = {
+        "authenticationEnabled": "true",
+        "authorizationEnabled": "true",
+        "initAuthenticationUser": f"file:{tmp_path / 'admin'}",
+        "innerClientAuthenticationCredentials": f"file:{tmp_path / 'servers'}",
+    }
+    with TestBroker(**settings) as found:
+        asyncio.run(_make_reader(found))
+        yield found
+
+
+async def _make_reader(broker: TestBroker) -> None:
+    administrator = Credentials("admin", "admin-secret")
+    async with (
+        Admin(broker.namesrv, credentials=administrator) as admin,
+        Producer("P", namesrv=broker.namesrv, credentials=administrator) as producer,
+    ):
+        for topic in ("orders", "secret"):
+            await admin.topics.put(broker.address, TopicConfig(topic_name=topic))
+            await producer.send(Message(topic, b"first of " + topic.encode(), keys="k"))
+        await admin.auth.create_user(broker.address, "reader", "reader-secret")
+        rules = [("Topic:orders", ["Get", "Sub"]), (f"Group:{READER_GROUP}", ["Sub"])]
+        for resource, actions in rules:
+            rule = AclEntryInfo(resource=resource, actions=actions, decision="Allow")
+            await admin.auth.put_acl(broker.address, "reader", [rule])
+
+
+def test_a_person_with_rights_to_one_topic_uses_its_pages_and_the_stream_ends_with_the_session(
+    secured: TestBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tail_module, "ROUND_S", 0.05)
+
+    async def work() -> None:
+        async with console(secured) as browser:
+            head, _ = await browser.get("messages?topic=orders")
+            assert head.startswith(b"HTTP/1.1 303") and b"/login" in head
+            await browser.log_in("reader", "reader-secret")
+            (row,) = (await browser.data("messages?topic=orders"))["messages"]
+            found = await browser.data(f"messages/orders/{quote(row['id'], safe='')}")
+            assert found["body"] == "first of orders"
+            assert (await browser.data("messages?topic=orders&q=k"))["messages"] == [row]
+            for path in (
+                "messages?topic=secret",
+                "messages/secret/broker-a%3A0%3A0",
+                "topics/secret/tail/events",
+            ):
+                head, body = await browser.get(path)
+                assert head.startswith(b"HTTP/1.1 403"), (path, head, body)
+                assert b"no permission" in body and b"first of secret" not in body
+            reader, writer = await browser.open("topics/orders/tail/events")
+            await asyncio.wait_for(reader.readuntil(b"event: round"), 10)
+            await browser.log_out()
+            rest = await asyncio.wait_for(reader.read(), 10)
+            assert b"you are logged out" in rest
+            writer.close()
 
     asyncio.run(work())
