@@ -73,7 +73,7 @@ async def dead_letters(visit: Visit) -> Page:
             visit.cluster, visit.clock, span, Filters.none(), to_row, wanted.takes, question=(origin, message_id)
         )
     except NotFoundError:
-        found = Scan([], 0, 0, 0, None, None, "", 0, {})
+        found = Scan([], 0, 0, 0, None, None, "")
     goes_on = {"at": found.position, "scanned": found.scanned, "begun": begun_ms}
     goes_on |= {name: ms for name, ms in (("from", begin_ms), ("to", end_ms)) if ms is not None}
     empty = "None so far: go on." if found.position else "This group has no such dead letters."
@@ -104,5 +104,5 @@ async def dead_letters(visit: Visit) -> Page:
                 "to": parameters.text("to", ""),
             },
         },
-        found.failed | visit.cluster.unreached,
+        found.missing | visit.cluster.unreached,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC
 from typing import Final
 
@@ -30,10 +30,14 @@ FIELDS: Final = ("tag", "sql", "filter", "property", "text", "json")
 
 @dataclass(slots=True)
 class Bodies:
-    """Reads bodies for filters. Bodies that are too large, or damaged, are counted and match nothing."""
+    """Reads bodies for filters. Bodies that are too large, or damaged, are counted and match nothing.
+
+    ``notes``: what brokers will not heed of an expression.
+    """
 
     size_max_bytes: int
     unread_count: int = 0
+    notes: list[str] = field(default_factory=list)
 
     def read(self, message: StoredMessage) -> bytes:
         """Return the body as its producer wrote it, or nothing."""
@@ -96,6 +100,7 @@ class Filters:
                 where=where,
                 having=having,
                 read=bodies.read,
+                note=bodies.notes.append,
             )
         return selection, bodies
 

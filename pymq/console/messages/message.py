@@ -18,7 +18,7 @@ from pymq.console.messages.bodies import (
     content_of,
     view_of,
 )
-from pymq.console.messages.rows import without_content
+from pymq.console.messages.rows import shortened, without_content
 from pymq.console.pages.links import group_path, message_path, topic_path
 from pymq.console.pages.page import Download, NotShown, Page, Visit
 from pymq.console.pages.sections import Column, Kind, Table, Values
@@ -76,7 +76,7 @@ async def message(visit: Visit) -> Page:
     properties = [{"name": name, "value": value} for name, value in sorted((record["properties"] or {}).items())]
     body = _body(visit, found, view, charset, chosen) if visit.shows_bodies else None
     return Page(
-        f"Message {found.message_id}",
+        f"Message {shortened(found.message_id)}",
         "message.html",
         record | {"groups": records},
         ("message", "get", found.message_id, "--topic", found.topic),

@@ -26,10 +26,10 @@ def message_row(message: StoredMessage, *, shows_bodies: bool) -> dict[str, Any]
         "broker": message.broker_name,
         "queue": message.queue_id,
         "offset": message.queue_offset,
-        "message_id": _cut(message.message_id),
+        "message_id": shortened(message.message_id),
         "id": place_id(message.broker_name, message.queue_id, message.queue_offset),
-        "tags": _cut(message.tags),
-        "keys": _cut(message.keys),
+        "tags": shortened(message.tags),
+        "keys": shortened(message.keys),
         "store_time": iso_time(message.store_timestamp_ms),
         "store_timestamp_ms": message.store_timestamp_ms,
         "reconsume_times": message.reconsume_times,
@@ -58,5 +58,6 @@ def body_begin(message: StoredMessage) -> str:
     return text + (MORE if len(raw) == BEGIN_BYTES else "")
 
 
-def _cut(text: str) -> str:
+def shortened(text: str) -> str:
+    """Return a label of a message with at most :data:`LABEL_CHARACTERS_MAX` characters."""
     return text if len(text) <= LABEL_CHARACTERS_MAX else text[:LABEL_CHARACTERS_MAX] + MORE

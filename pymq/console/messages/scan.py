@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pymq.client import MessageQueue, StoredMessage
@@ -46,19 +46,21 @@ class Span:
 class Scan:
     """What a page of a search found. ``scanned`` and ``total``: of the whole search so far, in messages.
 
-    ``unread_bodies``: the number of bodies too large or too damaged for a filter. ``position``: "" at the end.
-    ``failed``: why parts of brokers are missing, by broker.
+    ``unread_bodies``: the number of bodies too large or too damaged for a filter; ``unfiltered``: of messages on which
+    a plug-in failed. ``back_to_ms``: all newer messages were looked at. ``position``: "" at the end. ``missing``: why
+    something is, by broker or parameter.
     """
 
     rows: list[Row]
     scanned: int
     total: int
     queues: int
-    oldest_ms: int | None
+    back_to_ms: int | None
     stop: Stop | None
     position: str
-    unread_bodies: int
-    failed: dict[str, str]
+    unread_bodies: int = 0
+    unfiltered: int = 0
+    missing: dict[str, str] = field(default_factory=dict)
 
     def record(self) -> dict[str, Any]:
         """Return the plain values of the page's JSON."""
@@ -67,10 +69,11 @@ class Scan:
             "scanned": self.scanned,
             "of": self.total,
             "queues": self.queues,
-            "oldest_ms": self.oldest_ms,
+            "back_to_ms": self.back_to_ms,
             "stopped_at": None if self.stop is None else str(self.stop),
             "position": self.position or None,
             "unread_bodies": self.unread_bodies,
+            "unfiltered": self.unfiltered,
         }
 
 
@@ -99,7 +102,8 @@ async def scan(
         parts = QueueParts(cluster.reader.pull, selection, to_row, lambda one: span.takes(one) and takes(one))
         block = max(FIRST_BLOCK_MIN, limits.found_max // max(1, len(ranges)) + 1)
         found = await BackwardSearch(parts, clock, limits, block).find(ranges)
-        return _scan(found, span, bodies.unread_count)
+        notes = {"sql": "; ".join(bodies.notes)} if bodies.notes else {}
+        return _scan(found, span, bodies.unread_count, selection.failed_count, notes)
 
     place = (span.topic, span.begin_ms, span.end_ms, encode_position(span.at or {}), span.scanned)
     key = ("scan", place, limits, question, *filters.given.items())
@@ -111,7 +115,7 @@ def _up_to(whole: Range, end: int | None) -> Range:
     return Range(whole.first, whole.first if end is None else max(whole.first, min(end, whole.end)))
 
 
-def _scan(found: Found[Row], span: Span, unread_bodies: int) -> Scan:
+def _scan(found: Found[Row], span: Span, unread_bodies: int, unfiltered: int, notes: dict[str, str]) -> Scan:
     scanned = span.scanned + found.scanned
     failed = {queue.broker_name: why for queue, why in found.failed.items()}
     goes_on = found.stop is not None or bool(found.failed)
@@ -120,9 +124,10 @@ def _scan(found: Found[Row], span: Span, unread_bodies: int) -> Scan:
         scanned,
         scanned + found.left,
         len(found.reached),
-        found.oldest_ms,
+        found.back_to_ms,
         found.stop,
         encode_position(found.reached) if goes_on else "",
         unread_bodies,
-        failed,
+        unfiltered,
+        failed | notes,
     )

@@ -117,7 +117,7 @@ async def _scanned(visit: Visit, topic: str, filters: Filters, shown: dict[str, 
             "goes_on": goes_on if found.position else None,
             "to_ms": begun_ms if end_ms is None else end_ms,
         },
-        found.failed,
+        found.missing,
     )
 
 

@@ -49,7 +49,7 @@ async def tail(visit: Visit) -> Page:
             "rows_kept": ROWS_KEPT,
             "shown_max": SHOWN_COUNT_MAX,
         },
-        found.failed | visit.cluster.unreached,
+        found.missing | visit.cluster.unreached,
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from pymq.client.admin import Admin
 from pymq.console.messages.message import find
+from pymq.console.messages.rows import shortened
 from pymq.console.messages.timeline import timeline_of
 from pymq.console.pages.links import message_path
 from pymq.console.pages.page import Page, Visit
@@ -44,7 +45,7 @@ async def trace(visit: Visit) -> Page:
     if len(problems) > PROBLEMS_MAX:
         missing["more trace messages"] = f"{len(problems) - PROBLEMS_MAX} more could not be decoded"
     return Page(
-        f"Trace of {text}",
+        f"Trace of {shortened(text)}",
         "trace.html",
         record,
         ("message", "trace", text, "--topic", topic),

@@ -88,15 +88,15 @@ class Limits:
 class Found(Generic[T]):
     """What a search found, newest first, and where it is. ``scanned`` and ``left`` count messages.
 
-    ``reached``: the end of what is unread of each queue. ``oldest_ms``: the store time of the oldest message that was
-    looked at. ``failed``: why queues were not read to their begin. ``stop`` None: all was read.
+    ``reached``: the end of what is unread of each queue. ``back_to_ms``: a store time; all newer messages were looked
+    at, None where that is unknown. ``failed``: why queues were not read to their begin. ``stop`` None: all was read.
     """
 
     rows: list[T]
     reached: dict[MessageQueue, int]
     scanned: int
     left: int
-    oldest_ms: int | None
+    back_to_ms: int | None
     failed: dict[MessageQueue, str]
     stop: Stop | None
 
@@ -193,16 +193,25 @@ class BackwardSearch(Generic[T]):
 
     @staticmethod
     def _found(rows: list[T], lanes: list[_Lane[T]], stop: Stop | None) -> Found[T]:
-        oldest = [lane.bound_ms for lane in lanes if lane.bound_ms is not None]
         return Found(
             rows,
             {lane.queue: lane.reached for lane in lanes},
             sum(max(0, lane.end - lane.reached) for lane in lanes),
             sum(max(0, lane.reached - lane.first) for lane in lanes),
-            min(oldest, default=None),
+            _back_to_ms(lanes),
             {lane.queue: lane.why_failed for lane in lanes if lane.why_failed},
             stop,
         )
+
+
+def _back_to_ms(lanes: list[_Lane[T]]) -> int | None:
+    """Return the time down to which every queue was looked at."""
+    unfinished = [lane for lane in lanes if lane.reached > lane.first]
+    times_ms = [lane.hits[-1].time_ms if lane.hits else lane.bound_ms for lane in unfinished or lanes]
+    known_ms = [time_ms for time_ms in times_ms if time_ms is not None]
+    if unfinished:
+        return max(known_ms) if len(known_ms) == len(times_ms) else None
+    return min(known_ms, default=None)
 
 
 def _is_behind(lane: _Lane[T], newest_ms: int | None) -> bool:

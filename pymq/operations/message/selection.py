@@ -81,6 +81,11 @@ class MessageSelection:
             return {"filter": name, "expression": expression, "via": via}
         return {"expression": self._tag, "sql": self._sql}
 
+    @property
+    def failed_count(self) -> int:
+        """The number of messages on which the plugin failed, and which are left out for that."""
+        return 0 if self._plugin is None else self._plugin.running.stats.errors
+
     def keep(self, messages: list[StoredMessage]) -> list[StoredMessage]:
         """Return those messages of one pull that match the plugin."""
         return messages if self._plugin is None or not messages else self._plugin.keep(messages).messages

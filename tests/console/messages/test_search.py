@@ -14,7 +14,9 @@ from pymq.console.messages.scan import FOUND_MAX
 from pymq.console.messages.search import messages
 from pymq.console.pages.page import NotShown, Page
 from pymq.console.web.parameters import BadRequest
-from pymq.errors import NotFoundError, UnreachableError
+from pymq.errors import FilterError, NotFoundError, UnreachableError
+from pymq.filter.plugins import EachMessage
+from pymq.filter.registry import FilterRegistry
 from pymq.operations.message.search import Limits
 from tests.console.messages.world import BEGUN_MS, FakeTopic, html, stored, visit
 from tests.console.test_app import HOSTILE
@@ -146,6 +148,24 @@ class TestThroughATopic:
         topic = FakeTopic(stored(0, b"\x00", sys_flag=sysflag.COMPRESSED), stored(1, b"needle"))
         page, text = shown(topic, topic="orders", text="needle")
         assert offsets(page) == [1] and page.data["unread_bodies"] == 1 and "1 bodies were not looked into" in text
+
+    def test_what_brokers_do_not_heed_of_an_expression_is_said(self) -> None:
+        page, text = shown(many(1), topic="orders", sql="a = 5 b = 6")
+        assert "brokers ignore" in page.missing["sql"] and "brokers ignore" in text
+
+    def test_messages_on_which_a_filter_failed_are_counted(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        class Failing:
+            name, doc = "failing", "Fails."
+
+            def compile(self, expression: str) -> Any:
+                def judge(message: Any) -> bool:
+                    raise FilterError("it is broken")
+
+                return EachMessage(judge)
+
+        monkeypatch.setattr(FilterRegistry, "find", lambda self, name: Failing())
+        page, text = shown(FakeTopic(stored(0), stored(1)), topic="orders", filter="failing:x")
+        assert page.data["unfiltered"] == 2 and "The filter failed on 2 messages" in text
 
     def test_nothing_stored_is_not_nothing_found(self) -> None:
         page, text = shown(many(3), topic="orders", from_=str(BEGUN_MS + 10**9))

@@ -106,14 +106,14 @@ def test_a_page_that_ends_with_the_last_match_says_that_all_was_read() -> None:
     parts = FakeParts()
     parts.times = {A: [1, 2, 3]}
     found = parts.find(Limits(3, 1000, 1000))
-    assert found.rows == [3, 2, 1] and found.stop is None and found.left == 0 and found.oldest_ms == 1
+    assert found.rows == [3, 2, 1] and found.stop is None and found.left == 0 and found.back_to_ms == 1
 
 
 def test_nothing_stored_is_all_read() -> None:
     parts = FakeParts()
     parts.times = {A: []}
     found = parts.find()
-    assert (found.rows, found.stop, found.scanned, found.oldest_ms) == ([], None, 0, None)
+    assert (found.rows, found.stop, found.scanned, found.back_to_ms) == ([], None, 0, None)
     assert not parts.reads
 
 
@@ -123,6 +123,19 @@ def test_a_queue_that_is_older_than_the_matches_is_read_once() -> None:
     found = parts.find(Limits(50, 10_000, 10_000))
     assert found.rows == list(range(5999, 5949, -1))
     assert [queue for queue, _, _ in parts.reads].count(A) == 1
+
+
+def test_the_time_down_to_which_all_was_looked_at_is_that_of_the_queue_that_is_least_far() -> None:
+    parts = FakeParts()
+    parts.times = {A: list(range(0, 1000, 10)), B: list(range(900, 1000))}
+    parts.wants = lambda time_ms: False
+    found = parts.find(Limits(50, 8, 10_000))
+    assert found.reached == {A: 96, B: 96} and found.back_to_ms == 996, "queue A was read back to 960"
+    parts.wants = lambda time_ms: True
+    found = parts.find(Limits(3, 1000, 10_000))
+    assert found.rows == [999, 998, 997] and found.back_to_ms == 996
+    parts.failing = {A: UnreachableError("gone")}
+    assert parts.find(Limits(3, 1000, 10_000)).back_to_ms is None
 
 
 def test_a_queue_that_fails_is_named_and_stays_where_it_is() -> None:
