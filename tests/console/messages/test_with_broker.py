@@ -85,8 +85,8 @@ class Browser:
 @asynccontextmanager
 async def console(broker: TestBroker, *, shows_bodies: bool = True) -> AsyncIterator[Browser]:
     settings = ConsoleSettings({"default": (broker.namesrv,)}, port=0, shows_bodies=shows_bodies)
-    async with running(settings, SystemClock()) as url:
-        yield Browser(url)
+    async with running(settings, SystemClock()) as running_console:
+        yield Browser(running_console.url)
 
 
 def test_a_message_is_found_by_key_in_its_topic_with_its_page_trace_and_body(broker: TestBroker) -> None:

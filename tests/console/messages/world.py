@@ -189,6 +189,7 @@ def html(page: Any, visited: Visit) -> str:
     around = {
         "page": page,
         "context": "prod",
+        "contexts": ["prod"],
         "session": None,
         "section": "messages",
         "navigation": (),
