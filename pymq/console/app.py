@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -17,7 +17,11 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
 from pymq.clock import Clock
+from pymq.console.asking.cluster import Cluster
 from pymq.console.asking.clusters import BusyError, Clusters
+from pymq.console.history.checkup import Checkup
+from pymq.console.history.recorder import Recorder
+from pymq.console.history.sight import Permissions, Sight
 from pymq.console.messages.dead_letters import dead_letter_groups, dead_letters
 from pymq.console.messages.message import message, message_body
 from pymq.console.messages.search import messages
@@ -26,11 +30,13 @@ from pymq.console.messages.trace import trace
 from pymq.console.pages.broker import broker
 from pymq.console.pages.brokers import brokers
 from pymq.console.pages.clients import clients
+from pymq.console.pages.doctor import doctor
 from pymq.console.pages.group import group
 from pymq.console.pages.groups import groups
 from pymq.console.pages.member import member
 from pymq.console.pages.name_servers import name_servers
-from pymq.console.pages.page import PAGE_TIMEOUT_S, Download, Events, MakePage, Page, Visit
+from pymq.console.pages.overview import overview
+from pymq.console.pages.page import PAGE_TIMEOUT_S, Download, Events, Examine, MakePage, Page, Visit
 from pymq.console.pages.raft import raft
 from pymq.console.pages.rendering import make_environment
 from pymq.console.pages.topic import topic
@@ -47,6 +53,7 @@ from pymq.console.web.static_files import KEPT, StaticFiles
 from pymq.console.web.streams import EventAnswer, Streams, TooManyStreams
 from pymq.errors import NotFoundError, PymqError, RefusedError, UnreachableError, UsageError
 from pymq.operations.auth.proof import Proof, proof_of
+from pymq.operations.doctor.state import ClusterState
 from pymq.operations.message.schemas import Schemas
 from pymq.wire.codes import ResponseCode
 
@@ -59,18 +66,21 @@ EVENT_STREAM: Final = "text/event-stream"
 FORMATS: Final = ("html", "json")
 # Sections of the navigation: name, path below a context, and the key that goes there after "g".
 NAVIGATION: Final = (
+    ("Overview", "", "o"),
     ("Brokers", "brokers", "b"),
     ("Topics", "topics", "t"),
     ("Groups", "groups", "g"),
     ("Messages", "messages", "m"),
     ("Dead letters", "dlq", "d"),
     ("Clients", "clients", "c"),
+    ("Doctor", "doctor", "x"),
     ("Raft", "raft", "r"),
     ("Users", "auth", "u"),
     ("Name servers", "namesrv", "n"),
     ("About", "about", "?"),
 )
 PAGES: Final[Mapping[str, MakePage]] = {
+    "": overview,
     "brokers": brokers,
     "brokers/{broker}/{id:int}": broker,
     "topics": topics,
@@ -90,6 +100,7 @@ PAGES: Final[Mapping[str, MakePage]] = {
     "raft": raft,
     "auth": users_page,
     "namesrv": name_servers,
+    "doctor": doctor,
 }
 
 
@@ -99,6 +110,8 @@ class Shell:
 
     ``shows_bodies``: whether bodies and properties of messages are shown at all. ``schemas``: what bodies of some
     topics are decoded with.
+    ``recorders``: the samples of each context; none in a console that takes no samples. ``checkups``: the shared
+    findings of each context. ``examine``: looks at a context's cluster as the person of a session, or as nobody.
     """
 
     clusters: Clusters
@@ -111,6 +124,9 @@ class Shell:
     shows_bodies: bool = True
     schemas: Schemas | None = None
     streams: Streams = field(default_factory=Streams)
+    recorders: Mapping[str, Recorder] = field(default_factory=dict)
+    checkups: Mapping[str, Checkup] = field(default_factory=dict)
+    examine: Callable[[str, Session | None, int], Coroutine[Any, Any, ClusterState]] | None = None
 
 
 @dataclass
@@ -137,10 +153,10 @@ class Console:
         """``pages``: by their path below a context."""
         self._shell = shell
         self._templates = make_environment()
+        self._permissions = Permissions(shell.clock)
         routes = [
             Route("/", self._begin),
             Route("/static/{name}", self._static),
-            Route("/at/{context}/", self._begin_of_context),
             Route("/at/{context}/login", self._log_in_page, methods=["GET"]),
             Route("/at/{context}/login", self._log_in, methods=["POST"]),
             Route("/at/{context}/logout", self._log_out, methods=["POST"]),
@@ -163,9 +179,6 @@ class Console:
     async def _begin(self, request: Request) -> Response:
         return RedirectResponse(f"/at/{next(iter(self._shell.clusters.contexts))}/", 303)
 
-    async def _begin_of_context(self, request: Request) -> Response:
-        return RedirectResponse(f"/at/{request.path_params['context']}/brokers", 303)
-
     async def _static(self, request: Request) -> Response:
         file = self._shell.static.find(request.path_params["name"])
         if file is None:
@@ -187,6 +200,9 @@ class Console:
                 self._shell.clock,
                 shows_bodies=self._shell.shows_bodies,
                 schemas=self._shell.schemas,
+                sight=self._sight(around, cluster),
+                checkup=self._shell.checkups.get(around.context),
+                examine=self._examine_as(around),
             )
             async with asyncio.timeout(PAGE_TIMEOUT_S):
                 page = await make(visit)
@@ -231,6 +247,18 @@ class Console:
         if session is not None:
             session.on_end.add(end)
         return EventAnswer(stream, page.events, close)
+
+    def _examine_as(self, around: Around) -> Examine | None:
+        examine = self._shell.examine
+        return None if examine is None else partial(examine, around.context, around.session)
+
+    def _sight(self, around: Around, cluster: Cluster) -> Sight | None:
+        recorder = self._shell.recorders.get(around.context)
+        if recorder is None:
+            return None
+        person = around.session.key if around.session is not None else ""
+        clock = self._shell.clock
+        return Sight(recorder, self._permissions, cluster, clock, person=person, context=around.context)
 
     def _around(self, request: Request, section: str) -> Around:
         """Return what is around the answer to a request, whether it can be read or not."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from ssl import SSLContext, SSLObject
 from typing import Final
 
 from pymq.client import PullConsumer
@@ -17,23 +17,31 @@ from pymq.clock import Clock
 from pymq.config.security import is_loopback
 from pymq.console.app import PAGES, Console, Shell, make_app
 from pymq.console.asking.clusters import Clusters
+from pymq.console.history.checkup import Checkup
+from pymq.console.history.recorder import Recorder
+from pymq.console.history.rings import SERIES_MAX, Rings
 from pymq.console.metrics import ConsoleMetrics
 from pymq.console.pages.about import About
 from pymq.console.people.log_in import LogIns
 from pymq.console.people.sessions import Session, Sessions
 from pymq.console.web.counting import Counted
 from pymq.console.web.origins import Origins
+from pymq.console.web.renewed_tls import RenewedTls
 from pymq.console.web.serving import BACKLOG, serving
 from pymq.console.web.static_files import StaticFiles
 from pymq.errors import ConfigError
 from pymq.net.tls import ServerContext
 from pymq.operations.auth.proof import Proof, prove
+from pymq.operations.doctor.gather import Gatherer, SocketProbe
+from pymq.operations.doctor.registry import all_checks
+from pymq.operations.doctor.state import ClusterState
 from pymq.operations.message.reading import READER_GROUP
 from pymq.operations.message.schemas import Schemas
 from pymq.security.credentials import Credentials
 
 CLEANING_PERIOD_S: Final = 10.0
 REQUEST_TIMEOUT_S: Final = 5.0
+DOCTOR_TIMEOUT_S: Final = 2.0  # of each request; a page waits for several of a broker, one after the other
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,7 @@ class ConsoleSettings:
     where browsers reach the console behind a proxy, "" without one. ``is_insecure``: others may come without TLS and
     log-in. ``shows_bodies``: whether bodies and properties of messages are shown, followed and downloaded.
     ``schemas``: a folder as of :class:`~pymq.operations.message.schemas.Schemas`.
+    ``credentials``: what the console's own requests are signed with, by context; persons sign theirs.
     """
 
     contexts: Mapping[str, tuple[str, ...]]
@@ -54,6 +63,7 @@ class ConsoleSettings:
     allow_changes: bool = False
     shows_bodies: bool = True
     schemas: Path | None = None
+    credentials: Mapping[str, Credentials] = field(default_factory=dict)
 
     @property
     def is_local(self) -> bool:
@@ -72,29 +82,6 @@ class ConsoleSettings:
                 "--insecure"
             )
         return [f"other machines reach the console at {self.host} without TLS: others can read along (--insecure)"]
-
-
-class RenewedTls:
-    """The TLS of the port. New connections take a certificate that was renewed."""
-
-    def __init__(self, watched: ServerContext, first: SSLContext) -> None:
-        self._watched = watched
-        self._newest = first
-        self.context = first
-        first.sni_callback = self._take_newest
-
-    @classmethod
-    async def of(cls, watched: ServerContext) -> RenewedTls:
-        """Load the certificate. Raises ConfigError."""
-        return cls(watched, await watched.fresh())
-
-    async def renew(self) -> None:
-        """Look whether there is a newer certificate; one that can't be had leaves the one in use."""
-        with suppress(OSError):
-            self._newest = await self._watched.fresh()
-
-    def _take_newest(self, connection: SSLObject, name: str | None, context: SSLContext) -> None:
-        connection.context = self._newest
 
 
 @asynccontextmanager
@@ -134,6 +121,19 @@ async def running(
     sessions = Sessions(clock, port, settings.contexts)
     shown = {name: ";".join(servers) for name, servers in settings.contexts.items()}
     clusters = Clusters(shown, make_admin, clock, make_consumer)
+    recorders = {name: _recorder(name, settings, admin_of, clock) for name in settings.contexts}
+
+    async def examine(context: str, credentials: Credentials | None, observe_ms: int) -> ClusterState:
+        return await gatherer(settings.contexts[context], credentials, clock, observe_ms).state()
+
+    async def examine_as(context: str, session: Session | None, observe_ms: int) -> ClusterState:
+        return await examine(context, session.credentials if session is not None else None, observe_ms)
+
+    checks = all_checks()
+    checkups = {
+        name: Checkup(partial(examine, name, settings.credentials.get(name), 0), checks, clock)
+        for name in settings.contexts
+    }
     needs_log_in = not settings.is_local and not settings.is_insecure
     shell = Shell(
         clusters=clusters,
@@ -145,13 +145,18 @@ async def running(
         allow_changes=settings.allow_changes,
         shows_bodies=settings.shows_bodies,
         schemas=schemas,
+        recorders=recorders,
+        checkups=checkups,
+        examine=examine_as,
     )
     is_encrypted = origins.all[0].startswith("https:")
     about = About(
         list(settings.contexts), lambda: {"sessions": len(sessions), "persons with connections": len(clusters)}
     )
     counted = Counted(make_app(Console(shell, {**PAGES, "about": about.page}), origins, is_encrypted=is_encrypted))
-    cleaning = asyncio.get_running_loop().create_task(_keep_clean(sessions, clusters, renewed))
+    loop = asyncio.get_running_loop()
+    tasks = [loop.create_task(_keep_clean(sessions, clusters, renewed))]
+    tasks += [loop.create_task(recorder.run()) for recorder in recorders.values()]
     try:
         async with serving(counted, listener, tls=renewed.context if renewed is not None else None):
             try:
@@ -159,9 +164,32 @@ async def running(
             finally:
                 shell.streams.end_all("the console stops")
     finally:
-        cleaning.cancel()
-        await asyncio.gather(cleaning, return_exceptions=True)
-        await clusters.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        own = [each.close() for each in recorders.values()] + [each.close() for each in checkups.values()]
+        await asyncio.gather(clusters.close(), *own)
+
+
+def gatherer(servers: Sequence[str], credentials: Credentials | None, clock: Clock, observe_ms: int) -> Gatherer:
+    """Return what asks a cluster for all that the doctor's checks need."""
+
+    def open_admin(addresses: Sequence[str]) -> Admin:
+        return Admin(addresses, timeout_s=DOCTOR_TIMEOUT_S, clock=clock, credentials=credentials)
+
+    return Gatherer(servers, open_admin, clock=clock, probe=SocketProbe(), observe_ms=observe_ms)
+
+
+def _recorder(
+    context: str,
+    settings: ConsoleSettings,
+    admin_of: Callable[[str, Credentials | None], Admin],
+    clock: Clock,
+) -> Recorder:
+    """Return the recorder of a context. All contexts together have :data:`SERIES_MAX` series."""
+    credentials = settings.credentials.get(context)
+    rings = Rings(SERIES_MAX // len(settings.contexts))
+    return Recorder(lambda: admin_of(context, credentials), clock, rings, has_credentials=credentials is not None)
 
 
 async def _keep_clean(sessions: Sessions, clusters: Clusters, tls: RenewedTls | None) -> None:

@@ -30,7 +30,12 @@ class Answer:
         return self.body.decode()
 
 
-def request(
+def request(app: App, path: str, **parts: Any) -> Answer:
+    """Return the answer to one request; ``parts`` as of :func:`asked`."""
+    return asyncio.run(asked(app, path, **parts))
+
+
+async def asked(
     app: App,
     path: str,
     *,
@@ -41,7 +46,7 @@ def request(
     host: str | None = HOST,
     stays: bool = False,
 ) -> Answer:
-    """Return the answer to one request. ``stays``: the browser waits for the end of the answer."""
+    """Return the answer to one request, in the loop of the caller. ``stays``: the browser waits for its end."""
     raw = [(name.lower().encode(), value.encode("latin-1")) for name, value in (headers or {}).items()]
     if host is not None:
         raw.append((b"host", host.encode("latin-1")))
@@ -59,7 +64,7 @@ def request(
         "root_path": "",
         "state": {},
     }
-    return asyncio.run(_ask(app, scope, [body], stays=stays))
+    return await _ask(app, scope, [body], stays=stays)
 
 
 async def _ask(app: App, scope: dict[str, Any], parts: list[bytes], *, stays: bool) -> Answer:

@@ -20,6 +20,7 @@ from pymq.console.web import bodies
 from pymq.console.web.headers import Headers
 from pymq.console.web.origins import OriginCheck, Origins
 from pymq.console.web.parameters import Parameters
+from pymq.console.web.renewed_tls import RenewedTls
 from tests.planting import Bug, Seam, Text, gives
 
 
@@ -262,8 +263,8 @@ APP_BUGS = [
     ),
     Bug(
         "an-old-certificate-stays",
-        Text(serve.RenewedTls._take_newest, "connection.context = self._newest", "pass"),
-        ("test_serve.test_new_connections_take_a_renewed_certificate",),
+        Text(RenewedTls._take_newest, "connection.context = self._newest", "pass"),
+        ("test_renewed_tls.test_new_connections_take_a_renewed_certificate",),
     ),
 ]
 

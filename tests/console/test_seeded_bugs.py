@@ -23,7 +23,7 @@ from tests.console.pages import (
 )
 from tests.console.people import test_log_in, test_sessions, test_waits
 from tests.console.seeded_bugs import BUGS
-from tests.console.web import test_bodies, test_headers, test_origins, test_parameters
+from tests.console.web import test_bodies, test_headers, test_origins, test_parameters, test_renewed_tls
 from tests.planting import Bug, follow, is_caught
 
 pytestmark = [
@@ -37,7 +37,7 @@ MODULES = {
     for module in (
         *(test_app, test_bodies, test_brokers, test_cluster, test_clusters, test_headers, test_lists, test_log_in),
         *(test_member, test_name_servers, test_origins, test_parameters, test_rendering, test_sections, test_serve),
-        *(test_sessions, test_topics, test_users, test_waits),
+        *(test_renewed_tls, test_sessions, test_topics, test_users, test_waits),
     )
 }
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 
 import pytest
 
 from pymq.clock import SystemClock
-from pymq.console.serve import ConsoleSettings, RenewedTls, running
+from pymq.console.serve import ConsoleSettings, running
 from pymq.errors import ConfigError
-from tests.certificates import certificates
 
 NOWHERE = {"default": ("127.0.0.1:1",)}
 
@@ -37,10 +35,10 @@ def test_elsewhere_without_tls_it_does_not_start_unless_it_is_insisted_on(more: 
     assert "others can read along" in warning
 
 
-async def answer_of(url: str, path: str, *, host: str = "", tls: ssl.SSLContext | None = None) -> str:
+async def answer_of(url: str, path: str, *, host: str = "") -> str:
     place = url.partition("://")[2]
     address, _, port = place.rpartition(":")
-    reader, writer = await asyncio.open_connection(address, int(port), ssl=tls)
+    reader, writer = await asyncio.open_connection(address, int(port))
     writer.write(f"GET {path} HTTP/1.1\r\nHost: {host or place}\r\nConnection: close\r\n\r\n".encode())
     found = (await reader.read()).decode()
     writer.close()
@@ -71,42 +69,3 @@ def test_a_port_in_use_is_an_error_of_the_system() -> None:
 
     with pytest.raises(OSError, match="in use"):
         asyncio.run(run())
-
-
-class Renewed:
-    """A certificate's files that were replaced, and then can't be read."""
-
-    def __init__(self, *found: ssl.SSLContext) -> None:
-        self.found = list(found)
-
-    async def fresh(self) -> ssl.SSLContext:
-        if not self.found:
-            raise OSError("the files are gone")
-        return self.found.pop(0)
-
-
-def context_of(cert_path: object, key_path: object) -> ssl.SSLContext:
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    made.load_cert_chain(str(cert_path), str(key_path))
-    return made
-
-
-def test_new_connections_take_a_renewed_certificate() -> None:
-    files = certificates()
-    old = context_of(files.stranger.cert_path, files.stranger.key_path)
-    new = context_of(files.server.cert_path, files.server.key_path)
-    trusts = ssl.create_default_context(cafile=files.ca_path)
-
-    async def run() -> None:
-        tls = await RenewedTls.of(Renewed(old, new))
-        server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0, ssl=tls.context)
-        port = server.sockets[0].getsockname()[1]
-        with pytest.raises(ssl.SSLCertVerificationError):
-            await asyncio.open_connection("127.0.0.1", port, ssl=trusts)
-        await tls.renew()
-        await tls.renew()  # and now they can't be read
-        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusts)
-        writer.close()
-        server.close()
-
-    asyncio.run(run())

@@ -74,23 +74,35 @@ def console(
     """Serve pages about clusters, PyMQ's and RocketMQ's, to browsers.
 
     Without other options, this machine alone reaches them. Where a cluster checks users, people log in with their
-    access key and secret, and see what the cluster shows to them.
+    access key and secret, and see what the cluster shows to them. The console's own requests, for the charts of the
+    last hour, are signed with the context's credentials, else with those of PYMQ_CREDENTIALS_FILE or PYMQ_ACCESS_KEY.
     """
     from pymq.cli.common.context_file import load_contexts
     from pymq.cli.common.servers import print_warnings, set_up_logging
     from pymq.console.serve import ConsoleSettings
     from pymq.errors import UsageError
     from pymq.net.runtime import run
+    from pymq.security.credentials import Credentials
 
     set_up_logging(log_level)
     if behind_proxy != bool(public_url):
         raise UsageError("--behind-proxy and --public-url go together: give both, or neither")
-    contexts = {DEFAULT_CONTEXT: tuple(split_addresses(namesrv))}
+    contexts, references = {DEFAULT_CONTEXT: tuple(split_addresses(namesrv))}, {}
     if more:
         known = load_contexts(os.environ)
         contexts = {name: tuple(split_addresses(known.find(name))) for name in more}
+        references = known.credentials
+    own = {name: Credentials.find(references.get(name, ""), os.environ) for name in contexts}
+    credentials = {name: found for name, found in own.items() if found is not None}
     settings = ConsoleSettings(
-        contexts, host or "127.0.0.1", port, public_url, insecure, shows_bodies=not no_bodies, schemas=schemas
+        contexts,
+        host or "127.0.0.1",
+        port,
+        public_url,
+        insecure,
+        shows_bodies=not no_bodies,
+        schemas=schemas,
+        credentials=credentials,
     )
     tls = _tls()
     print_warnings(settings.check(has_tls=tls is not None))

@@ -6,6 +6,9 @@ import asyncio
 from typing import Any, Final
 
 from pymq.client.admin import Admin
+from pymq.console.history.rings import Kind as Of
+from pymq.console.history.rings import Subject
+from pymq.console.history.section import charts_of
 from pymq.console.pages.links import dead_letters_path, member_path, topic_path
 from pymq.console.pages.page import Page, Visit
 from pymq.console.pages.sections import Column, Kind, Table, Values
@@ -64,15 +67,20 @@ async def group(visit: Visit) -> Page:
 
     about, queues = await visit.cluster.ask(("group", name), ask)
     members = [{**member, "group": name} for member in about["members"]]
+    subject = Subject(Of.group, name)
+    if visit.sight is not None:
+        visit.sight.allow(subject)
+    charts = await charts_of(visit.sight, subject, clock.now_ms())
     differing = about["differing_subscriptions"]
     return Page(
         f"Group {name}",
         "sections.html",
-        about | {"queues": queues},
+        about | {"queues": queues, "lastHour": charts.as_record()},
         ("group", "describe", name),
         {
             "sections": [
                 Values("State", _ABOUT, about),
+                charts,
                 *([Table("Members differ", _differing(differing), differing, "")] if differing else []),
                 Table("Lag by topic", _PROGRESS, about["progress"], "The group has read no topic yet."),
                 Table("Members", _MEMBERS, members, "No member is connected: offsets stay, and lag grows."),

@@ -2,30 +2,46 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 from pymq.client.admin import Admin
+from pymq.console.history.rings import Kind
 from pymq.console.pages.lists import Row, cut
 from pymq.console.pages.page import Page, Visit
+from pymq.console.pages.sampled import sample_note, sparks, trends, with_rates
 from pymq.model.names import is_system_group
 from pymq.operations.group.listing import list_groups
 
 APPLICATIONS, ALL, OFFLINE, BEHIND = "applications", "all", "off-line", "behind"
 SHOWN: Final = (APPLICATIONS, OFFLINE, BEHIND, ALL)
-SORTS: Final = {"name": "group", "lag": "lag", "members": "members"}
+RATE: Final = "consumed/s"
+SORTS: Final = {"name": "group", "lag": "lag", "members": "members", RATE: "out_per_second"}
 
 
 async def groups(visit: Visit) -> Page:
     """Return the groups that ``show`` names, whose names have ``q`` in them."""
     show = visit.parameters.choice("show", APPLICATIONS, SHOWN)
     records = await visit.cluster.ask("groups", _every_group)
+    sight = visit.sight
+    if visit.parameters.text("sort", "") == RATE:
+        records = with_rates(sight, Kind.group, "group", records)
     rows = cut(records, visit.parameters, "group", SORTS, keep=lambda row: _is_kept(row, show))
+    rows = replace(rows, rows=with_rates(sight, Kind.group, "group", rows.rows))
     return Page(
         "Groups",
         "groups.html",
         {"groups": rows.rows, "total": rows.total, "page": rows.number, "pages": rows.page_count},
         ("group", "list", *(["--all"] if show == ALL else [])),
-        {"cut": rows, "show": show, "shows": SHOWN, "sorts": SORTS},
+        {
+            "cut": rows,
+            "show": show,
+            "shows": SHOWN,
+            "sorts": SORTS,
+            "sparks": sparks(sight, Kind.group, "group", rows.rows),
+            "samples": sample_note(sight, Kind.group),
+            "trends": trends(sight, "group", rows.rows),
+        },
         visit.cluster.unreached,
     )
 

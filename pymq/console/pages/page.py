@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pymq.clock import Clock
 from pymq.console.asking.cluster import Cluster
+from pymq.console.history.checkup import Checkup
+from pymq.console.history.sight import Sight
 from pymq.console.web.parameters import BadRequest, Parameters
+from pymq.operations.doctor.state import ClusterState
 from pymq.operations.message.schemas import Schemas
 
 PAGE_TIMEOUT_S: Final = 10.0
+
+# Asks a cluster for all that the doctor's checks need, and watches groups that are behind for so many milliseconds.
+Examine = Callable[[int], Coroutine[Any, Any, ClusterState]]
 
 
 class NotShown(BadRequest):
@@ -26,6 +32,8 @@ class Visit:
 
     ``shows_bodies``: whether bodies and properties of messages are shown at all. ``schemas``: what bodies of some
     topics are decoded with.
+    ``sight``: what this person sees of the last hour, None in a console that takes no samples. ``checkup``: the shared
+    findings, made with the console's own credentials. ``examine``: looks at the cluster as this person.
     """
 
     cluster: Cluster
@@ -34,6 +42,9 @@ class Visit:
     clock: Clock
     shows_bodies: bool = True
     schemas: Schemas | None = None
+    sight: Sight | None = None
+    checkup: Checkup | None = None
+    examine: Examine | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from pymq.console.history.chart import value_text
 from pymq.console.pages.links import (
     broker_path,
     dead_letters_path,
@@ -21,6 +22,7 @@ from pymq.console.pages.links import (
 from pymq.printable import printable
 
 UNKNOWN: Final = "\u2013"
+SHORT_COUNT_MAX: Final = 10
 
 
 def make_environment() -> Environment:
@@ -39,6 +41,9 @@ def make_environment() -> Environment:
         "utc": utc_text,
         "ago": ago_text,
         "span": span_text,
+        "amount": amount_text,
+        "hour": hour_text,
+        "short": short_text,
         "lines": lines_text,
         "shell": shlex.join,
     }
@@ -68,6 +73,27 @@ def lines_text(value: str) -> Markup:
 def number_text(value: float | None, digits: int = 0) -> str:
     """Return a number with commas, a dash for one that is unknown."""
     return UNKNOWN if value is None else f"{value:,.{digits}f}"
+
+
+def amount_text(value: float | None) -> str:
+    """Return a number with as many digits as one reads, a dash for one that is unknown."""
+    return UNKNOWN if value is None else value_text(value)
+
+
+def hour_text(time_ms: int) -> str:
+    """Return hour and minute of a time in UTC."""
+    return utc_text(time_ms)[11:16]
+
+
+def short_text(value: Any) -> str:
+    """Return any value in a line: of a list or a table the first :data:`SHORT_COUNT_MAX` entries."""
+    if isinstance(value, dict):
+        value = [f"{name}: {each}" for name, each in value.items()]
+    if not isinstance(value, (list, tuple)):
+        return str(value)
+    rest = len(value) - SHORT_COUNT_MAX
+    text = ", ".join(map(str, value[:SHORT_COUNT_MAX]))
+    return f"{text} and {rest:,} more" if rest > 0 else text
 
 
 def size_text(value: float | None) -> str:

@@ -6,6 +6,9 @@ import asyncio
 from typing import Any, Final
 
 from pymq.client.admin import Admin
+from pymq.console.history.rings import Kind as Of
+from pymq.console.history.rings import Subject
+from pymq.console.history.section import charts_of
 from pymq.console.pages.links import group_path, messages_path, tail_path
 from pymq.console.pages.page import Page, Visit
 from pymq.console.pages.sections import Column, Kind, Table
@@ -51,14 +54,19 @@ async def topic(visit: Visit) -> Page:
         return about, queues, route
 
     about, queues, route = await visit.cluster.ask(("topic", name), ask)
+    subject = Subject(Of.topic, name)
+    if visit.sight is not None:
+        visit.sight.allow(subject)
+    charts = await charts_of(visit.sight, subject, visit.clock.now_ms())
     groups = [{"group": group} for group in about["groups"]]
     return Page(
         f"Topic {name}",
         "sections.html",
-        about | {"queues": queues, "route": route},
+        about | {"queues": queues, "route": route, "lastHour": charts.as_record()},
         ("topic", "describe", name),
         {
             "sections": [
+                charts,
                 Table("Brokers", _BROKERS, about["brokers"], "No broker has this topic."),
                 Table("Groups", _GROUPS, groups, "No group reads this topic."),
                 Table("Queues", _QUEUES, queues, "This topic has no queues."),

@@ -37,6 +37,12 @@ def check_stuck_groups(state: ClusterState) -> Iterator[Finding]:
             yield _behind(group, state.observed_ms)
 
 
+def _online(group: Group) -> str:
+    if group.members is None:
+        return "how many members are online is not known"
+    return f"{format_count(group.members, 'member')} online"
+
+
 def _behind(group: Group, observed_ms: int) -> Finding:
     lag, taken = group.lag, group.taken()
     topics = sorted(topic for topic, of_topic in group.lags.items() if of_topic.lag > 0)
@@ -50,7 +56,14 @@ def _behind(group: Group, observed_ms: int) -> Finding:
             f"allow it again (consumeEnable); pymq group describe {group.name}",
             **values,
         )
-    if not group.members:
+    if group.members is None and taken is None:
+        return unknown(
+            group.name,
+            f"{waiting}, and whether a member is online is not known: {group.error}",
+            f"pymq group describe {group.name}",
+            **values,
+        )
+    if group.members == 0:
         return warning(
             group.name,
             f"{waiting}, and no member is online",
@@ -69,8 +82,7 @@ def _behind(group: Group, observed_ms: int) -> Finding:
     if taken <= 0:
         return problem(
             group.name,
-            f"is stuck: {waiting}, {format_count(group.members, 'member')} online, and none was committed in "
-            f"{format_duration_ms(observed_ms)}",
+            f"is stuck: {waiting}, {_online(group)}, and none was committed in {format_duration_ms(observed_ms)}",
             f"pymq group describe {group.name}; look at the members' logs for a handler that fails or does not return",
             **values,
         )

@@ -77,12 +77,14 @@ class Broker:
 class Group:
     """A consumer group. ``lags`` and ``later`` are its places at the begin and at the end of an observation.
 
+    ``members`` is None when their number is not known; then ``error`` says why.
+
     ``differing``: topic -> selection -> number of members, for topics that members subscribe to differently; None when
     it is not known, then ``error`` says why.
     """
 
     name: str
-    members: int = 0
+    members: int | None = 0
     is_enabled: bool = True
     lags: Lags = field(default_factory=dict)
     later: Lags | None = None

@@ -7,16 +7,17 @@ asks for a bounded number in turn.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Collection, Coroutine, Sequence
+from enum import StrEnum
 from itertools import islice
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
 from pymq.client.admin import Admin, BrokerTarget
 from pymq.client.admin.asking import for_each
 from pymq.client.admin.groups import LAGS_AT_ONCE
 from pymq.client.admin.rows import Rows
 from pymq.clock import Clock
-from pymq.errors import PymqError
+from pymq.errors import PymqError, RefusedError
 from pymq.model.names import is_system_group
 from pymq.operations.asking.failing import or_none
 from pymq.wire.bodies_admin import TopicLag
@@ -36,8 +37,18 @@ REQUESTS_MAX = 400  # for topics, and as many for places and for members, of one
 PLACES_TIME_MAX_MS = 400  # how long a sample asks for places; the first asks for all that it may
 TIMED_EVERY_MS = 10_000  # a group that is behind in too many queues for a row: the answer may cost a broker 0.4 s
 
-T = TypeVar("T")
 RowT = TypeVar("RowT")
+
+
+class Part(StrEnum):
+    """What a sample may ask masters for, beside the totals of brokers."""
+
+    ends = "ends"  # of topics
+    lags = "lags"  # of groups, and of the readers of topics
+    members = "members"  # of groups
+
+
+EVERY_PART: Final = frozenset(Part)
 
 
 class Dated(dict[str, RowT]):
@@ -74,6 +85,7 @@ class BrokerTables:
         self.groups: Dated[GroupLag] = Dated()
         self.readers: Dated[TopicReaders] = Dated()
         self.members: Dated[GroupMembers] = Dated()
+        self.refusal: RefusedError | None = None  # of the last refresh
         self._admin = admin
         self._clock = clock
         self._target = BrokerTarget("", "", "")
@@ -88,32 +100,56 @@ class BrokerTables:
         self._consumed_ms: dict[str, int] = {}  # of groups that are behind in too many queues for a row
         self._topic_turn, self._place_turn, self._member_turn, self._time_turn = _Turn(), _Turn(), _Turn(), _Turn()
 
-    async def refresh(self, target: BrokerTarget, *, with_names: bool) -> None:
+    async def refresh(self, target: BrokerTarget, *, with_names: bool, parts: Collection[Part] = EVERY_PART) -> None:
         """Ask the master. What it does not answer stays as it was.
 
         ``with_names``: names that rows count are wanted, because rows of other masters are added.
         """
         self._target = target
+        self.refusal = None
+        if not parts:
+            return
         now_ms = self._clock.monotonic_ms()
         if self._gives_rows or self._asked_for_rows_ms is None or now_ms - self._asked_for_rows_ms >= LISTED_EVERY_MS:
             self._asked_for_rows_ms = now_ms
-            self._gives_rows = await self._ask_for_rows(with_names=with_names)
+            self._gives_rows = await self._ask_for_rows(parts, with_names=with_names)
         if not self._gives_rows:
             await self._list()
-            await asyncio.gather(self._ask_for_topics(), self._ask_for_places(), self._ask_for_members())
+            questions = {
+                Part.ends: self._ask_for_topics,
+                Part.lags: self._ask_for_places,
+                Part.members: self._ask_for_members,
+            }
+            await asyncio.gather(*(questions[part]() for part in parts))
+
+    def rounds(self, part: Part) -> int:
+        """Return how many samples it takes until each row of a part is new: 1 for a broker that gives rows."""
+        if self._gives_rows:
+            return 1
+        turn, names = {
+            Part.ends: (self._topic_turn, self._topic_names),
+            Part.lags: (self._place_turn, self._group_names),
+            Part.members: (self._member_turn, self._group_names),
+        }[part]
+        return turn.rounds(len(names))
 
     # -- PyMQ's brokers ------------------------------------------------------------------------------------------
 
-    async def _ask_for_rows(self, *, with_names: bool) -> bool:
+    async def _ask_for_rows(self, parts: Collection[Part], *, with_names: bool) -> bool:
         """Return False for a broker that has no rows to give."""
         rows, address = self._admin.rows, self._target.address
-        answers = await asyncio.gather(
-            self._take(rows.ends(address), self.topics),
-            self._take_both(rows.lags_and_readers(address, with_names=with_names, with_times=True)),
-            self._take(rows.members(address, with_names=with_names), self.members),
-        )
-        if not all(answers):
+        questions: list[Coroutine[Any, Any, bool]] = []
+        if Part.ends in parts:
+            questions.append(self._take(rows.ends(address), self.topics))
+        if Part.lags in parts:
+            both = rows.lags_and_readers(address, with_names=with_names, with_times=True)
+            questions.append(self._take_both(both))
+        if Part.members in parts:
+            questions.append(self._take(rows.members(address, with_names=with_names), self.members))
+        if not all(await asyncio.gather(*questions)):
             return False
+        if Part.lags not in parts:
+            return True
         for group in [name for name in self.groups if is_system_group(name)]:
             del self.groups[group], self.groups.at_ms[group]
         await self._ask_for_times()
@@ -122,19 +158,25 @@ class BrokerTables:
     async def _take(self, question: Awaitable[Rows[RowT] | None], table: Dated[RowT]) -> bool:
         try:
             rows = await question
-        except PymqError:
-            return True  # it may answer the next time
+        except PymqError as error:
+            return self._note(error)
         if rows is None:
             return False
         table.replace(rows, self._clock.monotonic_ms())
         table.is_whole = not rows.withheld
         return True
 
+    def _note(self, error: PymqError) -> bool:
+        """Keep a refusal. Return True: the broker may answer the next time."""
+        if isinstance(error, RefusedError):
+            self.refusal = error
+        return True
+
     async def _take_both(self, question: Awaitable[tuple[Rows[GroupLag], Rows[TopicReaders]] | None]) -> bool:
         try:
             found = await question
-        except PymqError:
-            return True
+        except PymqError as error:
+            return self._note(error)
         if found is None:
             return False
         now_ms = self._clock.monotonic_ms()
@@ -227,6 +269,11 @@ class _Turn:
 
     def __init__(self) -> None:
         self._begin = 0
+        self._asked = 0
+
+    def rounds(self, total: int) -> int:
+        """Return how many samples of the size of the last one ask for all items."""
+        return max(1, -(-total // self._asked)) if self._asked else 1
 
     def next(self, items: Sequence[str], count_max: int) -> list[str]:
         """Return the next items in turn."""
@@ -235,8 +282,10 @@ class _Turn:
         begin = self._begin % len(items)
         chosen = list(islice([*items[begin:], *items[:begin]], count_max))
         self._begin = begin + len(chosen)
+        self._asked = len(chosen)
         return chosen
 
     def give_back(self, count: int) -> None:
         """Begin the next turn with the last ``count`` items, which were not asked for."""
         self._begin -= max(0, count)
+        self._asked -= max(0, count)

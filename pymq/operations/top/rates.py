@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
+from pymq.operations.top.broker_tables import EVERY_PART, Part
 from pymq.operations.top.sample import BrokerSample, Sample
 from pymq.wire.bodies_rows import GroupLag, TopicReaders
 
@@ -33,41 +34,53 @@ class Counter:
         self.at_ms, self.value = at_ms, value
 
 
+class Figures(NamedTuple):
+    """The rate of a topic, of its readers or of a group, None where it is unknown.
+
+    ``at_ms``: when the oldest of the counters came (monotonic ms). ``stored``: messages of a topic, 0 for others.
+    """
+
+    per_second: float | None
+    at_ms: int
+    stored: int = 0
+
+
 class Rates:
     """Takes samples in turn, and gives rows. A rate is None until there are two samples."""
 
-    def __init__(self) -> None:
-        self._counters: dict[Hashable, Counter] = {}
+    def __init__(self, *, keeps_trends: bool = True) -> None:
+        """``keeps_trends``: rows have the last rates, for spark lines."""
+        self._keeps_trends = keeps_trends
+        self._counters: dict[Hashable, Counter] = {}  # of brokers
+        self._ends: dict[Hashable, Counter] = {}
+        self._places: dict[Hashable, Counter] = {}
         self._trends: dict[Hashable, deque[float]] = {}
         self._sample = Sample()
 
-    def add(self, sample: Sample) -> None:
-        """Take the next sample; forgets what it no longer has."""
-        seen: set[Hashable] = set()
+    def add(self, sample: Sample, parts: Collection[Part] = EVERY_PART) -> None:
+        """Take the next sample; forgets what it no longer has. ``parts``: those that are new in it."""
+        before, self._counters = self._counters, {}
         for one in sample.brokers:
             for name, value in (("put", one.put), ("got", one.got), ("log", one.log_end)):
                 if value is not None:
-                    self._count(seen, (name, one.view.address), one.at_ms, value)
-        for key, topic in sample.topics.items():
-            self._count(seen, ("topic", *key), topic.at_ms, topic.end)
-        # A group that is moved back has not consumed less than nothing.
-        for place, group in sample.groups.items():
-            self._count(seen, _group_key(place, group.row), group.at_ms, group.row.committed, can_fall=True)
-        for place, readers in sample.readers.items():
-            self._count(seen, _readers_key(place, readers.row), readers.at_ms, readers.row.committed, can_fall=True)
-        self._counters = {key: counter for key, counter in self._counters.items() if key in seen}
+                    key: Hashable = (name, one.view.address)
+                    self._counters[key] = _counted(before.get(key), one.at_ms, value)
+        if Part.ends in parts:
+            before, self._ends = self._ends, {}
+            for key, topic in sample.topics.items():
+                self._ends[key] = _counted(before.get(key), topic.at_ms, topic.end)
+        if Part.lags in parts:
+            before, self._places = self._places, {}
+            # A group that is moved back has not consumed less than nothing.
+            for place, group in sample.groups.items():
+                key = _group_key(place, group.row)
+                self._places[key] = _counted(before.get(key), group.at_ms, group.row.committed, can_fall=True)
+            for place, readers in sample.readers.items():
+                key = _readers_key(place, readers.row)
+                self._places[key] = _counted(before.get(key), readers.at_ms, readers.row.committed, can_fall=True)
         self._sample = sample
-        self._remember()
-
-    def _count(self, seen: set[Hashable], key: Hashable, at_ms: int, value: float, *, can_fall: bool = False) -> None:
-        seen.add(key)
-        counter = self._counters.get(key)
-        if counter is None:
-            self._counters[key] = Counter(at_ms, value)
-        elif can_fall and value < counter.value:
-            counter.at_ms, counter.value, counter.per_second = at_ms, value, 0.0
-        else:
-            counter.add(at_ms, value)
+        if self._keeps_trends:
+            self._remember()
 
     def _remember(self) -> None:
         trends: dict[Hashable, deque[float]] = {}
@@ -82,15 +95,6 @@ class Rates:
                 trends[key] = trend
         self._trends = trends
 
-    def _rate(self, keys: Iterable[Hashable]) -> float | None:
-        """Return the sum of the known rates of these counters, None when none is known."""
-        known = [
-            counter.per_second
-            for key in keys
-            if (counter := self._counters.get(key)) is not None and counter.per_second is not None
-        ]
-        return sum(known) if known else None
-
     def totals(self) -> Row:
         """Return what all masters take in and give out a second, and the clusters' names."""
         masters = [one for one in self._sample.brokers if one.view.is_master]
@@ -98,8 +102,8 @@ class Rates:
             "clusters": sorted({one.view.cluster for one in self._sample.brokers}),
             "brokers": len(self._sample.brokers),
             "silent": sum(bool(one.error) for one in self._sample.brokers),
-            "in": self._rate(("put", one.view.address) for one in masters),
-            "out": self._rate(("got", one.view.address) for one in self._sample.brokers),
+            "in": _rate(self._counters, (("put", one.view.address) for one in masters)),
+            "out": _rate(self._counters, (("got", one.view.address) for one in self._sample.brokers)),
         }
 
     def brokers(self) -> list[Row]:
@@ -115,9 +119,9 @@ class Rates:
             "role": "master" if view.is_master else "slave",
             "address": view.address,
             "version": view.runtime.get("pymqVersion") or view.version,
-            "in": self._rate([("put", view.address)]),
-            "out": self._rate([("got", view.address)]),
-            "log_bytes": self._rate([("log", view.address)]),
+            "in": _rate(self._counters, [("put", view.address)]),
+            "out": _rate(self._counters, [("got", view.address)]),
+            "log_bytes": _rate(self._counters, [("log", view.address)]),
             "disk": None if one.disk is None or one.disk < 0 else one.disk * 100,
             "lag": self._slave_lag(one),
             "error": one.error,
@@ -134,6 +138,20 @@ class Rates:
             if other.view.is_master and other.view.name == one.view.name and other.log_end is not None
         ]
         return max(0.0, ends[0] - one.log_end) if ends else None
+
+    def topic_figures(self) -> dict[str, Figures]:
+        """Return the rates of all topics by name: what is sent to them."""
+        return _figures(
+            (topic, self._ends.get((topic, broker)), one.at_ms, one.stored)
+            for (topic, broker), one in self._sample.topics.items()
+        )
+
+    def reader_figures(self) -> dict[str, Figures]:
+        """Return the rates of the readers of each topic by the topic's name: what they commit."""
+        return _figures(
+            (place[0], self._places.get(_readers_key(place, one.row)), one.at_ms, 0)
+            for place, one in self._sample.readers.items()
+        )
 
     def topics(self, *, everything: bool = False) -> list[Row]:
         """Return a row per topic, of system topics only with ``everything``."""
@@ -152,8 +170,8 @@ class Rates:
             "name": name,
             "brokers": len(parts),
             "messages": sum(self._sample.topics[key].stored for key in parts),
-            "in": self._rate(("topic", *key) for key in parts),
-            "out": self._rate(_readers_key(key, row) for key, row in found.items()),
+            "in": _rate(self._ends, parts),
+            "out": _rate(self._places, (_readers_key(key, row) for key, row in found.items())),
             "groups": readers.groups,
             "lag": readers.known_lag,
             "trend": list(self._trends.get(("topics", name), ())),
@@ -175,11 +193,47 @@ class Rates:
             "name": name,
             "members": self._sample.members.get(name),
             "topics": total.topics,
-            "out": self._rate(_group_key(key, one.row) for key, one in found.items()),
+            "out": _rate(self._places, (_group_key(key, one.row) for key, one in found.items())),
             "lag": total.known_lag,
             "behind_ms": None if None in ages else max(age for age in ages if age is not None),
             "trend": list(self._trends.get(("groups", name), ())),
         }
+
+
+def _counted(counter: Counter | None, at_ms: int, value: float, *, can_fall: bool = False) -> Counter:
+    """Return a counter with its next value."""
+    if counter is None:
+        return Counter(at_ms, value)
+    if can_fall and value < counter.value:
+        counter.at_ms, counter.value, counter.per_second = at_ms, value, 0.0
+    else:
+        counter.add(at_ms, value)
+    return counter
+
+
+def _rate(counters: Mapping[Hashable, Counter], keys: Iterable[Hashable]) -> float | None:
+    """Return the sum of the known rates of these counters, None when none is known."""
+    known = [
+        counter.per_second
+        for key in keys
+        if (counter := counters.get(key)) is not None and counter.per_second is not None
+    ]
+    return sum(known) if known else None
+
+
+def _figures(parts: Iterable[tuple[str, Counter | None, int, int]]) -> dict[str, Figures]:
+    """Return the sums by name of the parts (name, counter, time, stored messages)."""
+    found: dict[str, Figures] = {}
+    for name, counter, at_ms, stored in parts:
+        one = Figures(None if counter is None else counter.per_second, at_ms, stored)
+        known = found.get(name)
+        found[name] = one if known is None else _sum(known, one)
+    return found
+
+
+def _sum(one: Figures, other: Figures) -> Figures:
+    rates = [rate for rate in (one.per_second, other.per_second) if rate is not None]
+    return Figures(sum(rates) if rates else None, min(one.at_ms, other.at_ms), one.stored + other.stored)
 
 
 def _group_key(place: tuple[str, str], row: GroupLag) -> Hashable:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import NamedTuple
 
 from pymq.client.admin import Admin, BrokerTarget
 from pymq.clock import Clock
+from pymq.errors import RefusedError
 from pymq.operations.asking.deadline import within
 from pymq.operations.asking.failing import or_none
 from pymq.operations.asking.retried import Retried
 from pymq.operations.asking.single_flight import SingleFlight
 from pymq.operations.replica_view import BrokerView, brokers
-from pymq.operations.top.broker_tables import LISTED_EVERY_MS, REQUESTS_MAX, BrokerTables
+from pymq.operations.top.broker_tables import EVERY_PART, LISTED_EVERY_MS, REQUESTS_MAX, BrokerTables, Part
 from pymq.wire.bodies_rows import GroupLag, GroupMembers, TopicReaders
 
 ANSWER_TIME_MAX_S = 2.0  # a broker that takes longer is shown as silent, and does not hold the others up
@@ -83,10 +84,17 @@ class Sampler:
         *,
         requests_max: int = REQUESTS_MAX,
         answer_time_max_s: float = ANSWER_TIME_MAX_S,
+        counts_names: bool = True,
     ) -> None:
+        """``counts_names``: on several masters, the topics of groups, the groups of topics and members are counted.
+
+        Without it the answers are shorter, and these numbers unknown.
+        """
+        self.refusals: dict[str, RefusedError] = {}  # by broker or address, of the last sample
         self._admin = admin
         self._clock = clock
         self._requests_max = requests_max
+        self._counts_names = counts_names
         self._answer_time_max_s = answer_time_max_s
         self._tables: dict[str, BrokerTables] = {}  # by broker
         self._system: frozenset[str] = frozenset()
@@ -94,29 +102,37 @@ class Sampler:
         self._retried = Retried(admin.unreached, clock)
         self._flight: SingleFlight[Sample] = SingleFlight()
 
-    async def sample(self) -> Sample:
+    async def sample(self, parts: Collection[Part] = EVERY_PART) -> Sample:
         """Return a new sample; what a broker did not answer is as before. Two callers at once get the same one.
 
-        Raises UnreachableError when no name server answers.
+        What is not in ``parts`` is as before, too. Raises UnreachableError when no name server answers.
         """
-        return await self._flight.ask("sample", self._take)
+        wanted = frozenset(parts)
+        return await self._flight.ask(wanted, lambda: self._take(wanted))
 
-    async def _take(self) -> Sample:
+    def rounds(self, part: Part) -> int:
+        """Return how many samples it takes until each row of a part is new."""
+        return max((tables.rounds(part) for tables in self._tables.values()), default=1)
+
+    async def _take(self, parts: frozenset[Part]) -> Sample:
         self._retried.forget_old()
+        self.refusals = {}
         found = Sample(brokers=await self._brokers(await brokers(self._admin)))
         masters = [one for one in found.brokers if one.view.is_master]
-        await asyncio.gather(self._ask_for_system_topics(), self._refresh(masters))
+        await asyncio.gather(self._ask_for_system_topics(parts), self._refresh(masters, parts))
         found.system_topics = self._system
         self._fill(found)
         return found
 
-    async def _ask_for_system_topics(self) -> None:
+    async def _ask_for_system_topics(self, parts: Collection[Part]) -> None:
+        if Part.ends not in parts:
+            return
         now_ms = self._clock.monotonic_ms()
         if self._system_at_ms is None or now_ms - self._system_at_ms >= LISTED_EVERY_MS:
             self._system_at_ms = now_ms
             self._system = frozenset(await or_none(self._admin.topics.system_names()) or ())
 
-    async def _refresh(self, masters: Sequence[BrokerSample]) -> None:
+    async def _refresh(self, masters: Sequence[BrokerSample], parts: frozenset[Part]) -> None:
         """Ask the masters that answer for their rows."""
         targets = {one.view.name: BrokerTarget(one.view.name, one.view.cluster, one.view.address) for one in masters}
         self._tables = {
@@ -124,8 +140,14 @@ class Sampler:
             for name in targets
         }
         answering = [one.view.name for one in masters if not one.error]
-        has_several = len(targets) > 1
-        await asyncio.gather(*(self._tables[name].refresh(targets[name], with_names=has_several) for name in answering))
+        with_names = self._counts_names and len(targets) > 1
+        await asyncio.gather(
+            *(self._tables[name].refresh(targets[name], with_names=with_names, parts=parts) for name in answering)
+        )
+        for name in answering:
+            refusal = self._tables[name].refusal
+            if refusal is not None:
+                self.refusals[name] = refusal
 
     def _fill(self, found: Sample) -> None:
         wall_ms = self._clock.now_ms()
@@ -153,7 +175,11 @@ class Sampler:
         ]
 
     async def _broker(self, view: BrokerView) -> BrokerSample:
-        table = await self._admin.brokers.runtime_info(view.address)
+        try:
+            table = await self._admin.brokers.runtime_info(view.address)
+        except RefusedError as error:
+            self.refusals[view.address] = error
+            raise
         view.runtime = table
         put, got, log_end, disk = (
             _number(table.get(key))

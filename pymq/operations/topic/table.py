@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,7 +90,7 @@ def _row(
     }
 
 
-def topic_kind(name: str, system: set[str]) -> str:
+def topic_kind(name: str, system: Collection[str]) -> str:
     """Return one of :data:`KINDS`. ``system``: the names that the cluster calls its own."""
     if name.startswith(RETRY_PREFIX):
         return RETRY

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -29,6 +29,7 @@ from pymq.cli.top.screen import (
 from pymq.clock import ManualClock
 from pymq.errors import EXIT_OK, EXIT_UNREACHABLE, EXIT_USAGE, UnreachableError
 from pymq.operations.replica_view import BrokerView
+from pymq.operations.top.broker_tables import EVERY_PART, Part
 from pymq.operations.top.rates import Rates, Row
 from pymq.operations.top.sample import BrokerSample, Sample, Sampler, TopicSample
 from tests.cli.conftest import Pymq
@@ -159,13 +160,13 @@ def test_the_live_view_shows_samples_until_a_key_ends_it(monkeypatch: pytest.Mon
     class Ending(Sampler):
         taken = 0
 
-        async def sample(self) -> Sample:
+        async def sample(self, parts: Collection[Part] = EVERY_PART) -> Sample:
             self.taken += 1
             if self.taken == 2:
                 raise UnreachableError("the name server is gone")
             if self.taken == 3:
                 keys.put_nowait("q")
-            return await super().sample()
+            return await super().sample(parts)
 
     @contextmanager
     def of_test() -> Iterator[asyncio.Queue[str]]:

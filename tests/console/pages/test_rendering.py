@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from pymq.console.pages.rendering import UNKNOWN, ago_text, make_environment, number_text, size_text, utc_text
+from pymq.console.pages.rendering import (
+    SHORT_COUNT_MAX,
+    UNKNOWN,
+    ago_text,
+    amount_text,
+    hour_text,
+    make_environment,
+    number_text,
+    short_text,
+    size_text,
+    utc_text,
+)
 
 
 def test_figures_have_units_and_unknown_ones_are_a_dash() -> None:
@@ -14,6 +25,17 @@ def test_figures_have_units_and_unknown_ones_are_a_dash() -> None:
         *("0 B", "1,023 B", "1.0 KiB", "5.0 GiB", "3.0 TiB"),
         UNKNOWN,
     ]
+
+
+def test_rates_and_minutes_are_short() -> None:
+    assert [amount_text(each) for each in (0.0, 4.26, 812.4, None)] == ["0", "4.3", "812", UNKNOWN]
+    assert hour_text(1_700_000_000_000) == "22:13"
+
+
+def test_any_value_is_a_line() -> None:
+    assert [short_text(each) for each in ("a", 5, None, ["a", 1], {"a": 1})] == ["a", "5", "None", "a, 1", "a: 1"]
+    assert short_text(list(range(SHORT_COUNT_MAX))).endswith("8, 9")
+    assert short_text(list(range(SHORT_COUNT_MAX + 1))).endswith("9 and 1 more")
 
 
 def test_times_are_in_utc_and_no_clock_breaks_a_page() -> None:

@@ -65,7 +65,7 @@ def following() -> HaClientState:
     return HaClientState(state="following")
 
 
-def group(lag: int = 5, members: int = 1, taken: int | None = None, **parts: Any) -> Group:
+def group(lag: int = 5, members: int | None = 1, taken: int | None = None, **parts: Any) -> Group:
     lags = {"orders": TopicLag(queues=1, lag=lag, committed=100 - lag)}
     later = None if taken is None else {"orders": TopicLag(queues=1, lag=lag, committed=100 - lag + taken)}
     return Group("g", members, lags=lags, later=later, **{"differing": {}, **parts})
@@ -75,6 +75,16 @@ def only(findings: Iterable[Finding]) -> Finding:
     (found,) = findings
     assert found.severity is Severity.UNKNOWN or found.next_step or found.severity is Severity.NOTE
     return found
+
+
+def test_a_group_whose_members_are_not_known_is_not_called_off_line() -> None:
+    found = only(groups.check_stuck_groups(cluster(groups=[group(members=None, error="they may not be seen")])))
+    assert found.severity is Severity.UNKNOWN and "they may not be seen" in found.text
+    moving = group(members=None, taken=60)
+    found = only(groups.check_stuck_groups(cluster(groups=[moving], observed_ms=6000)))
+    assert found.severity is Severity.NOTE and "takes 10 a second" in found.text
+    found = only(groups.check_stuck_groups(cluster(groups=[group(members=None, taken=0)], observed_ms=6000)))
+    assert found.severity is Severity.PROBLEM and "how many members are online is not known" in found.text
 
 
 def test_a_group_on_a_broker_that_reports_no_committed_offsets_is_not_called_stuck() -> None:

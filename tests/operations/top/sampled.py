@@ -63,6 +63,7 @@ class Brokers:
         self.row_requests: list[str] = []
         self.unreached: dict[str, str] = {}
         self.asked: list[str] = []
+        self.system_asked = 0
         self.end = 0
         self.topic_count = topic_count
         self.cluster = SimpleNamespace(info=self._info)
@@ -120,6 +121,7 @@ class Brokers:
         return {f"t{number}": TopicConfig(topic_name=f"t{number}") for number in range(self.topic_count)}
 
     async def _system(self) -> set[str]:
+        self.system_asked += 1
         raise UnreachableError("no answer")
 
     async def _stats(self, topic: str, targets: Any) -> dict[MessageQueue, TopicOffset]:

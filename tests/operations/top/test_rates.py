@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from pymq.operations.top.rates import HISTORY_LENGTH
-from pymq.operations.top.sample import GroupSample
-from pymq.wire.bodies_rows import GroupLag
+from pymq.operations.top.broker_tables import Part
+from pymq.operations.top.rates import HISTORY_LENGTH, Figures, Rates
+from pymq.operations.top.sample import GroupSample, ReaderSample, TopicSample
+from pymq.wire.bodies_rows import GroupLag, TopicReaders
 from tests.operations.top.sampled import group_row, rates, sample
 
 
@@ -65,3 +66,31 @@ def test_trends_hold_the_newest_rates_and_end_with_their_topic() -> None:
     found.add(sample(10**6, topic="other"))
     assert [row["name"] for row in found.topics()] == ["other"]
     assert found.topics()[0]["trend"] == []
+
+
+def test_trends_can_be_left_to_others() -> None:
+    found = Rates(keeps_trends=False)
+    for number in range(3):
+        found.add(sample(1000 * number, end=100 * number))
+    assert (found.topics()[0]["in"], found.topics()[0]["trend"]) == (100, [])
+
+
+def test_figures_of_all_topics_are_sums_as_old_as_their_oldest_part() -> None:
+    before, after = sample(1000), sample(3000, end=400, committed=100)
+    for one, end in ((before, 0), (after, 200)):
+        one.topics["orders", "broker-b"] = TopicSample(500 + end * 10, end, 3)
+        one.readers["orders", "broker-b"] = ReaderSample(600, TopicReaders(groups=1, committed=9, offsets=1))
+    found = rates(before, after)
+    assert found.topic_figures() == {"orders": Figures(300.0, 2500, 10), "TBW102": Figures(0.0, 3000, 0)}
+    assert found.reader_figures() == {"orders": Figures(50.0, 600)}
+    assert rates(before).topic_figures()["orders"].per_second is None
+
+
+def test_parts_that_are_not_new_keep_their_rates() -> None:
+    found = rates(sample(1000), sample(2000, put=50, end=100, committed=10))
+    found.add(sample(3000, put=150, end=100, committed=10), [])
+    assert (found.totals()["in"], found.topics()[0]["in"], found.groups()[0]["out"]) == (100, 100, 10)
+    found.add(sample(4000, put=150, end=300, committed=70), [Part.ends])
+    assert (found.topics()[0]["in"], found.groups()[0]["out"]) == (100, 10)
+    found.add(sample(5000, put=150, end=300, committed=70), [Part.lags])
+    assert (found.topics()[0]["in"], found.groups()[0]["out"]) == (100, 20)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from pymq.client.admin.rows import Rows
 from pymq.clock import ManualClock
-from pymq.errors import UnreachableError
+from pymq.errors import RefusedError, UnreachableError
+from pymq.model.route import BrokerData
 from pymq.operations.asking.retried import RETRY_AFTER_MS
+from pymq.operations.top.broker_tables import Part
 from pymq.operations.top.sample import GroupSample, ReaderSample, Sample, Sampler, TopicSample
-from pymq.wire.bodies_rows import GroupLag, TopicReaders
+from pymq.wire.bodies_route import ClusterInfo
+from pymq.wire.bodies_rows import GroupLag, TopicEnds, TopicReaders
 from tests.operations.top.sampled import Brokers
 
 
@@ -97,3 +101,68 @@ def test_a_broker_that_was_without_a_master_is_asked_again() -> None:
     admin.clock.advance(RETRY_AFTER_MS)
     asyncio.run(sampler.sample())
     assert not admin.unreached
+
+
+def test_a_sample_asks_for_the_wanted_parts_alone() -> None:
+    admin = Brokers()
+    admin.give_rows(lag=5)
+    sampler = Sampler(admin, admin.clock)  # type: ignore[arg-type]
+    assert not asyncio.run(sampler.sample([])).topics
+    assert not admin.row_requests
+    found = asyncio.run(sampler.sample([Part.ends]))
+    assert found.topics and not found.groups
+    assert admin.system_asked == 1, "their names go with the ends"
+    found = asyncio.run(sampler.sample([Part.lags]))
+    assert found.topics and found.groups and found.members == {"g": None}
+    assert admin.row_requests == ["ends", "lags_and_readers"]
+
+
+def test_a_broker_without_rows_is_asked_for_the_wanted_parts_alone() -> None:
+    admin = Brokers()
+    sampler = Sampler(admin, admin.clock, requests_max=2)  # type: ignore[arg-type]
+    assert sampler.rounds(Part.ends) == 1, "nothing is known yet"
+    asyncio.run(sampler.sample([Part.ends]))
+    assert admin.asked and not admin.asked_groups
+    assert [sampler.rounds(part) for part in Part] == [2, 1, 1], "three topics, two of them a sample"
+
+
+def test_refusals_of_the_last_sample_are_kept() -> None:
+    admin = Brokers()
+    admin.give_rows(lag=5)
+    refusal = RefusedError(16, "User:reader has no permission to access Group:g")
+    admin.given["lags_and_readers"] = refusal
+    sampler = Sampler(admin, admin.clock)  # type: ignore[arg-type]
+    asyncio.run(sampler.sample())
+    assert sampler.refusals == {"a": refusal}
+
+    async def refuse(address: str) -> dict[str, str]:
+        raise refusal
+
+    runtime_info, admin.brokers.runtime_info = admin.brokers.runtime_info, refuse
+    asyncio.run(sampler.sample())
+    assert sampler.refusals == {"h:1": refusal, "h:2": refusal}
+    admin.brokers.runtime_info = runtime_info
+    asyncio.run(sampler.sample([Part.ends]))
+    assert not sampler.refusals
+
+
+def test_names_that_rows_count_are_asked_for_on_several_masters() -> None:
+    for counts_names in (True, False):
+        admin = Brokers()
+        wanted: list[bool] = []
+
+        async def info(admin: Brokers = admin) -> ClusterInfo:
+            data = {name: BrokerData(cluster="east", broker_name=name, broker_addrs={0: "h:1"}) for name in "ab"}
+            return ClusterInfo(broker_addr_table=data)
+
+        async def ends(address: str) -> Rows[TopicEnds]:
+            return Rows()
+
+        async def lags(address: str, *, with_names: bool, with_times: bool, wanted: list[bool] = wanted) -> Any:
+            wanted.append(with_names)
+            return Rows(), Rows()
+
+        admin.cluster.info, admin.rows.ends, admin.rows.lags_and_readers = info, ends, lags
+        sampler = Sampler(admin, admin.clock, counts_names=counts_names)  # type: ignore[arg-type]
+        asyncio.run(sampler.sample([Part.ends, Part.lags]))
+        assert wanted == [counts_names] * 2

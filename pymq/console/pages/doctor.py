@@ -1,0 +1,107 @@
+"""All checks of the doctor, made as the person who looks."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import cache
+from typing import Any, Final
+
+from pymq.console.history.rings import CLUSTER
+from pymq.console.history.sight import runtime_of_each_cluster
+from pymq.console.pages.page import PAGE_TIMEOUT_S, Page, Visit
+from pymq.errors import NotFoundError, UnreachableError
+from pymq.operations.doctor.finding import ORDER, Check
+from pymq.operations.doctor.registry import all_checks, report_record, run_checks
+from pymq.operations.doctor.state import ClusterState
+
+DEADLINE_S: Final = PAGE_TIMEOUT_S - 1
+OBSERVE_MAX_S: Final = 6  # Java's consumers commit every 5 s
+FINDINGS_MAX: Final = 150
+
+
+async def doctor(visit: Visit) -> Page:
+    """Return what the checks find. ``observe``: how many seconds groups that are behind are watched."""
+    observe_s = visit.parameters.number("observe", 0, minimum=0, maximum=OBSERVE_MAX_S)
+    examine = visit.examine
+    if examine is None:
+        raise NotFoundError("this console has no doctor")
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            await _refuse_strangers(visit)
+            state = await visit.cluster.ask(("doctor", observe_s), lambda admin: examine(observe_s * 1000))
+    except TimeoutError:
+        return _late(observe_s)
+    return _page(state, observe_s)
+
+
+async def _refuse_strangers(visit: Visit) -> None:
+    """Raise RefusedError for a person who may not see the cluster. A cluster that does not answer is examined."""
+    try:
+        await visit.cluster.ask(("may see", CLUSTER), runtime_of_each_cluster)
+    except UnreachableError:
+        pass
+
+
+@cache
+def _every_check() -> tuple[Check, ...]:
+    return tuple(all_checks())
+
+
+def _page(state: ClusterState, observe_s: int) -> Page:
+    checks = _every_check()
+    record = report_record(state, checks, run_checks(checks, state))
+    questions = {check.name: check.question for check in checks}
+    findings = record["findings"]
+    return Page(
+        "Doctor",
+        "doctor.html",
+        record,
+        _command(observe_s),
+        {
+            "findings": findings[:FINDINGS_MAX],
+            "left_out": max(0, len(findings) - FINDINGS_MAX),
+            "counts": _counts(findings),
+            "questions": questions,
+            "report": record,
+            "note": "",
+            "observe_s": observe_s,
+            "observe_max_s": OBSERVE_MAX_S,
+        },
+        {broker.label: broker.view.error for broker in state.brokers if not broker.answers},
+    )
+
+
+def _late(observe_s: int) -> Page:
+    """Return a page without results, which says so: it must not look as if all were well."""
+    note = f"The checks did not end within {DEADLINE_S:g} s, so nothing is known. The command waits longer."
+    checks = [
+        {"name": each.name, "question": each.question, "checked": False, "findings": 0} for each in _every_check()
+    ]
+    record: dict[str, Any] = {"worst": None, "findings": [], "checks": checks}
+    return Page(
+        "Doctor",
+        "doctor.html",
+        record,
+        _command(observe_s),
+        {
+            "findings": [],
+            "left_out": 0,
+            "counts": {},
+            "questions": {},
+            "report": record,
+            "note": note,
+            "observe_s": observe_s,
+            "observe_max_s": OBSERVE_MAX_S,
+        },
+        {"all checks": note},
+    )
+
+
+def _command(observe_s: int) -> tuple[str, ...]:
+    return "doctor", "--observe", str(observe_s)
+
+
+def _counts(findings: list[dict[str, Any]]) -> dict[str, int]:
+    """Return the number of findings by severity, the worst first, without those of which there are none."""
+    found = {severity.value: sum(one["severity"] == severity.value for one in findings) for severity in ORDER}
+    return {severity: count for severity, count in found.items() if count}
