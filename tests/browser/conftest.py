@@ -8,11 +8,24 @@ import pytest
 from playwright.sync_api import Browser
 
 from pymq.client import Message
-from pymq.client.sync import Producer, PushConsumer
+from pymq.client.sync import Admin, Producer, PushConsumer
+from pymq.operations.topic.order import ORDER_NAMESPACE
 from pymq.testing.standalone import StandaloneProcess
 from tests.browser.chromium import chromium_path, running_chromium
 
 SECRET = "open sesame 1"  # of the user admin
+# Texts that others can put into keys, tags, properties, bodies and values. A dialog of theirs fails the test.
+HOSTILE = [
+    "<img src=x onerror=alert(1)>",
+    "\"'><script>alert(2)</script><svg onload=alert(3)>",
+    "{{ 7*7 }}${7*7}<%= 7*7 %>",
+    "javascript:alert(4)",
+    "\u202egnp.exe\u2066",
+    "a\x1b[31mb\u0000c",
+    "\U0001f600" * 40,
+    "x" * 20_000,
+    "</script></style></title></textarea><b>",
+]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -37,6 +50,15 @@ def console() -> Iterator[str]:
             for number in range(20):
                 body = f'{{"id": {number}, "text": "<b>bold</b>"}}'
                 producer.send(Message("orders", body, tags="<i>paid</i>", keys=f"order-{number}"))
+            for text in HOSTILE:
+                plain = text.replace("\0", "").replace(" ", "_")[:200]
+                properties = {"color": plain, plain[:60].replace("=", "-"): "x"}
+                producer.send(
+                    Message("hostile", text, tags=plain.replace("|", ""), keys=[plain], properties=properties)
+                )
+        with Admin(server.namesrv) as admin:
+            for number, text in enumerate(HOSTILE[:6]):
+                admin.namesrv.put_value(ORDER_NAMESPACE, f"topic-{number}", text.replace("\0", ""))
         consumer = PushConsumer("billing", namesrv=server.namesrv, on_message=lambda message: None)
         consumer.subscribe("orders")
         with consumer:

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.chromium import DESKTOP, PHONE, opened, overflow, violations
-from tests.browser.conftest import SECRET
+from tests.browser.conftest import HOSTILE, SECRET
 
 PAGES_MAX = 80  # of a crawl
 # Window, dark colors, and whether axe looks for faults: both in light and in dark once.
@@ -23,7 +23,7 @@ LOOKS = [
 
 def links(page: Page) -> list[str]:
     """Return the addresses of the page's links to pages of the console."""
-    found: list[str] = page.eval_on_selector_all("a[href]", "all => all.map(each => each.href)")
+    found: list[str] = page.eval_on_selector_all("a[href]:not([download])", "all => all.map(each => each.href)")
     here = urlsplit(page.url).netloc
     return [link.partition("#")[0] for link in found if urlsplit(link).netloc == here and "format=json" not in link]
 
@@ -143,6 +143,22 @@ def test_markup_never_becomes_nodes_by_scripts(browser: Browser, console: str) -
         )
         assert refused == "TypeError"
         watch.problems.clear()  # the policy reports it
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no-scripts"])
+def test_hostile_texts_stay_texts(browser: Browser, console: str, scripts: bool) -> None:
+    with opened(browser, scripts=scripts) as (page, watch):
+        page.goto(f"{console}/at/default/messages?topic=hostile")
+        found = [link for link in links(page) if "/messages/hostile/" in link]
+        assert len(set(found)) == len(HOSTILE)
+        places = [f"{link}?as={way}" for link in dict.fromkeys(found) for way in ("text", "hex")]
+        for url in [page.url, f"{console}/at/default/namesrv", f"{console}/at/default/topics/hostile/tail", *places]:
+            page.goto(url, wait_until="domcontentloaded")
+            assert page.locator("img, svg[onload], script:not([src]), textarea").count() == 0, url
+            assert overflow(page) <= 0, url
+            shown = page.content()
+            assert not set(shown) & {"\x1b", "\u202e", "\u2066"}, url
+            assert not watch.problems, (url, watch.problems)
 
 
 def log_in(page: Page, secret: str) -> None:

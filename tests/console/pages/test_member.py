@@ -46,7 +46,7 @@ def test_a_member_shows_its_queues_and_hides_nothing_that_it_did_not_say() -> No
 
 def test_stacks_are_asked_for_by_a_link() -> None:
     assert 'href="?stack=1"' in shown()
-    assert "<pre>main\n at work</pre>" in shown("stack=1", stack="main\n at work")
+    assert '<pre tabindex="0">main\n at work</pre>' in shown("stack=1", stack="main\n at work")
     assert "too old for it" in shown("stack=1")
     cluster = FakeCluster({"member": about()})
     page = page_of(member, cluster, "stack=1", group="billing", client="c")
@@ -55,4 +55,4 @@ def test_stacks_are_asked_for_by_a_link() -> None:
 
 
 def test_a_stack_is_text() -> None:
-    assert "<pre>&lt;b&gt;\n at \\x1bwork</pre>" in shown("stack=1", stack="<b>\n at \x1bwork")
+    assert '<pre tabindex="0">&lt;b&gt;\n at \\x1bwork</pre>' in shown("stack=1", stack="<b>\n at \x1bwork")
