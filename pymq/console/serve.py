@@ -151,7 +151,12 @@ async def running(
     )
     is_encrypted = origins.all[0].startswith("https:")
     about = About(
-        list(settings.contexts), lambda: {"sessions": len(sessions), "persons with connections": len(clusters)}
+        list(settings.contexts),
+        lambda: {
+            "sessions": len(sessions),
+            "persons with connections": len(clusters),
+            "series of the last hour": sum(recorder.rings.count for recorder in recorders.values()),
+        },
     )
     counted = Counted(make_app(Console(shell, {**PAGES, "about": about.page}), origins, is_encrypted=is_encrypted))
     loop = asyncio.get_running_loop()

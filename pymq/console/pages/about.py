@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from pymq import __version__
 from pymq.console.asking import cluster, clusters
+from pymq.console.history import rings
 from pymq.console.pages.page import PAGE_TIMEOUT_S, Page, Visit
 from pymq.console.pages.sections import Column, Kind, Table, Values
 from pymq.console.people import log_in, sessions
@@ -24,7 +25,7 @@ _KEYS: Final = (Column("keys", "Keys"), Column("does", "What it does"))
 KEYS: Final = (
     {"keys": "/", "does": "go to the search field"},
     {"keys": "g o, g b, g t, g g", "does": "go to overview, brokers, topics, groups"},
-    {"keys": "g m, g d, g c", "does": "go to messages, dead letters, clients"},
+    {"keys": "g m, g d, g c, g x", "does": "go to messages, dead letters, clients, doctor"},
     {"keys": "j, k, Enter", "does": "next row, row before, open it"},
     {"keys": "?", "does": "this page"},
     {"keys": "Esc", "does": "leave a field"},
@@ -39,6 +40,7 @@ LIMITS: Final = {
     "milliseconds until an unused session ends": sessions.IDLE_MAX_MS,
     "milliseconds of a session": sessions.AGE_MAX_MS,
     "wrong secrets a minute, for a name and an address": log_in.FREE_FAILURES,
+    "series of the last hour": rings.SERIES_MAX,
     "connections": ServingLimits().connection_count_max,
     "connections of one address": ServingLimits().connection_count_of_host_max,
     "bytes of a form": bodies.FORM_BYTES_MAX,

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from pymq.console.history.rings import Kind as Of
+from pymq.console.history.rings import Subject
+from pymq.console.history.section import charts_of
 from pymq.console.pages.brokers import all_brokers
 from pymq.console.pages.page import Page, Visit
 from pymq.console.pages.sections import Column, Kind, Values
@@ -51,13 +54,15 @@ async def broker(visit: Visit) -> Page:
             settings = await find_settings(visit, Targets((found["address"],)))
         except PymqError as error:
             missing["settings"] = str(error)
+    charts = await charts_of(visit.sight, Subject(Of.broker, found["address"]), visit.clock.now_ms())
     copies = _MASTER if number == 0 else _SLAVE
     return Page(
         f"Broker {label}",
         "broker.html",
-        {"broker": found, "settings": settings.rows.rows if settings else []},
+        {"broker": found, "settings": settings.rows.rows if settings else [], "lastHour": charts.as_record()},
         settings.command("-b", label) if settings else ("broker", "status", label),
         {
+            "charts": charts,
             "figures": Values("Figures", _FIGURES, found),
             "copies": Values("Replication", copies, found),
             "settings": settings,

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from pymq.console.history.rings import Kind, Measure, Subject
 from pymq.console.pages.broker import broker as page
 from pymq.errors import NotFoundError, RefusedError
+from tests.console.history.worlds import Site
 from tests.console.pages.records import SILENT, broker, settings
 from tests.console.pages.visits import FakeCluster, html_of, page_of
 
@@ -63,3 +67,19 @@ def test_settings_that_may_not_be_seen_are_missing_with_the_reason() -> None:
 def test_an_unknown_broker_is_not_there() -> None:
     with pytest.raises(NotFoundError, match="no broker broker-c:7"):
         page_of(page, cluster(), broker="broker-c", id="7")
+
+
+def test_a_broker_has_charts_of_the_last_hour_that_outlast_its_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site()
+
+    async def all_brokers(asked: Any) -> Any:
+        return [broker(**SILENT)], {"broker-a:0": "timed out"}
+
+    monkeypatch.setattr("pymq.console.pages.broker.all_brokers", all_brokers)
+    address = broker()["address"]
+    site.put(Subject(Kind.broker, address), Measure.in_rate, *[812.0] * 12)
+    assert "Messages in <b>812</b> a second" in site.get("brokers/broker-a/0").text
+    assert site.json("brokers/broker-a/0")["lastHour"]["in"][-1] == 812.0
+    site.admin.errors["h:1"] = RefusedError(16, "User:reader has no permission to access Cluster:*")
+    site.clock.advance(60_000)
+    assert "812" not in site.get("brokers/broker-a/0").text
