@@ -11,7 +11,11 @@ from pymq.console import app, serve
 from pymq.console.app import Console
 from pymq.console.asking.cluster import Cluster
 from pymq.console.asking.clusters import Clusters
-from pymq.console.pages import brokers, lists, name_servers, rendering, topics, users
+from pymq.console.history import chart, trend
+from pymq.console.history.pace import Pace
+from pymq.console.history.rings import Ring, Rings
+from pymq.console.history.sight import Permissions, Sight
+from pymq.console.pages import brokers, lists, name_servers, overview, rendering, sampled, topics, users
 from pymq.console.pages.sections import Table
 from pymq.console.people.log_in import LogIns
 from pymq.console.people.sessions import Session, Sessions
@@ -378,4 +382,92 @@ PAGE_BUGS = [
     ),
 ]
 
-BUGS = [*REQUEST_BUGS, *PEOPLE_BUGS, *APP_BUGS, *ASKING_BUGS, *PAGE_BUGS]
+HISTORY_BUGS = [
+    Bug(
+        "a-gap-is-a-line",
+        Text(Ring.put, "value if step <= joined_max else nan", "value"),
+        ("test_rings.test_a_longer_time_is_a_gap_and_a_rate_over_it_is_unknown",),
+    ),
+    Bug(
+        "an-hour-ago-is-now",
+        Text(Ring.points, "found[POINTS - unknown :] = [nan] * unknown", "pass"),
+        ("test_rings.test_points_of_an_hour_ago_are_gone",),
+    ),
+    Bug(
+        "series-without-an-end",
+        Text(Rings._makes_room, "self.count >= self.series_max", "False"),
+        ("test_rings.test_at_the_cap_a_subject_that_nobody_looks_at_gets_no_series",),
+    ),
+    Bug(
+        "any-topic-takes-a-place",
+        Text(Rings._least_seen, "(Kind.topic,) if newcomer.kind is Kind.group else ()", "(Kind.topic,)"),
+        ("test_rings.test_at_the_cap_a_subject_that_nobody_looks_at_gets_no_series",),
+    ),
+    Bug(
+        "a-growing-lag-falls",
+        Text(trend.lag_trend, "if per_second > 0:", "if per_second < 0:"),
+        ("test_trend.test_a_lag_in_words",),
+    ),
+    Bug(
+        "noise-is-a-trend",
+        Text(trend.lag_trend, ", noise * NOISE_FACTOR", ""),
+        ("test_trend.test_a_lag_that_jumps_about_is_no_trend",),
+    ),
+    Bug(
+        "a-busy-broker-is-asked-as-often",
+        Text(Pace.note, "max(self.base_ms // rounds, longest_ms)", "self.base_ms // rounds"),
+        ("test_pace.test_answers_that_take_long_are_asked_for_less_often",),
+    ),
+    Bug(
+        "an-unknown-minute-is-zero",
+        Text(chart.steps, "nan if not known", "0.0 if not known"),
+        ("test_section.test_unknown_minutes_are_dashes_and_no_zeros",),
+    ),
+    Bug(
+        "a-gap-of-a-chart-is-a-line",
+        Text(chart.line_of, "is_drawing = False\n            continue", "continue"),
+        ("test_chart.test_a_gap_breaks_the_line_and_a_lone_point_is_a_dot",),
+    ),
+    Bug(
+        "figures-for-everyone",
+        Text(Sight.why_not, "refusal = str(error)", 'refusal = ""'),
+        ("test_sight.test_a_refusal_holds_as_long_and_says_why",),
+    ),
+    Bug(
+        "the-right-of-one-is-the-right-of-all",
+        Text(Sight.__init__, "self._person = person", 'self._person = ""'),
+        ("test_sight.test_an_answer_holds_for_a_while_for_one_person_and_subject",),
+    ),
+    Bug(
+        "a-right-for-good",
+        Text(Permissions.find, ">= ALLOWED_MS", ">= 10**12"),
+        ("test_sight.test_an_answer_holds_for_a_while_for_one_person_and_subject",),
+    ),
+    Bug(
+        "rates-of-rows-that-may-not-be-seen",
+        Text(sampled.with_rates, "row[_OWN_FIGURE[kind]] is not None", "True"),
+        ("test_sampled.test_topics_have_rates_and_small_lines",),
+    ),
+    Bug(
+        "old-rates-are-new",
+        Text(Sight.rate, "> OLD_MS", "> 10**12"),
+        ("test_sampled.test_rates_that_are_old_are_unknown",),
+    ),
+    Bug(
+        "samples-for-who-may-not-see-the-cluster",
+        Text(overview._may_see_cluster, "raise\n        return False", "raise\n        return True"),
+        ("test_overview.test_a_person_without_the_right_sees_no_sample_and_no_finding",),
+    ),
+    Bug(
+        "findings-of-the-groups-of-others",
+        Text(overview._visible, "if check not in _OF_GROUPS or", "if True or"),
+        ("test_overview.test_it_shows_the_whole_cluster",),
+    ),
+    Bug(
+        "dead-letters-that-are-not-counted-are-not-said",
+        Text(overview._dead_letters, "len(full) > DEAD_LETTER_GROUPS_MAX", "False"),
+        ("test_overview.test_dead_letters_that_are_not_counted_are_said",),
+    ),
+]
+
+BUGS = [*REQUEST_BUGS, *PEOPLE_BUGS, *APP_BUGS, *ASKING_BUGS, *PAGE_BUGS, *HISTORY_BUGS]

@@ -11,12 +11,15 @@ import pytest
 
 from tests.console import test_app, test_serve
 from tests.console.asking import test_cluster, test_clusters
+from tests.console.history import test_chart, test_pace, test_rings, test_section, test_sight, test_trend
 from tests.console.pages import (
     test_brokers,
     test_lists,
     test_member,
     test_name_servers,
+    test_overview,
     test_rendering,
+    test_sampled,
     test_sections,
     test_topics,
     test_users,
@@ -38,6 +41,7 @@ MODULES = {
         *(test_app, test_bodies, test_brokers, test_cluster, test_clusters, test_headers, test_lists, test_log_in),
         *(test_member, test_name_servers, test_origins, test_parameters, test_rendering, test_sections, test_serve),
         *(test_renewed_tls, test_sessions, test_topics, test_users, test_waits),
+        *(test_chart, test_overview, test_pace, test_rings, test_sampled, test_section, test_sight, test_trend),
     )
 }
 
@@ -62,11 +66,13 @@ def _run(suite: str) -> None:
         follow(module, patch)
         test = getattr(owner, name)
         for arguments in _arguments(test):
-            test(**_fixtures(test), **arguments)
+            test(**_fixtures(test, patch), **arguments)
 
 
-def _fixtures(test: Callable[..., Any]) -> dict[str, Any]:
-    return {"world": test_log_in.World()} if "world" in inspect.signature(test).parameters else {}
+def _fixtures(test: Callable[..., Any], patch: pytest.MonkeyPatch) -> dict[str, Any]:
+    wanted = inspect.signature(test).parameters
+    known = {"world": test_log_in.World, "monkeypatch": lambda: patch}
+    return {name: make() for name, make in known.items() if name in wanted}
 
 
 def _arguments(test: Callable[..., Any]) -> Iterator[dict[str, Any]]:
