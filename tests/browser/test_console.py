@@ -31,7 +31,8 @@ def links(page: Page) -> list[str]:
 def kind_of(url: str) -> str:
     """Return what pages of the same kind have in common: one topic's page is like another's."""
     parts = urlsplit(url)
-    path = re.sub(r"(topics|groups|members)/[^/]+", r"\1/*", parts.path)
+    path = re.sub(r"(topics|groups|members|dlq)/[^/]+", r"\1/*", parts.path)
+    path = re.sub(r"messages/[^/]+/[^/]+", "messages/*/*", path)
     return f"{path}?{','.join(sorted(re.findall(r'([a-z]+)=', parts.query)))}"
 
 
@@ -54,7 +55,9 @@ def test_every_page_is_whole_in_every_look(
             assert not with_axe or not violations(page), url
             assert not watch.problems, (url, watch.problems)
             waiting += links(page)
-    assert len(seen) >= 10, seen
+    assert len(seen) >= 15, seen
+    for kind in ("messages/*/*?", "messages/*/*/trace?", "topics/*/tail?", "dlq/*?"):
+        assert any(kind in each for each in seen), (kind, seen)
 
 
 def test_keys_lead_to_pages_and_rows(browser: Browser, console: str) -> None:
