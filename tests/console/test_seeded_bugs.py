@@ -65,7 +65,7 @@ def _run(suite: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         follow(module, patch)
         test = getattr(owner, name)
-        for arguments in _arguments(test):
+        for arguments in arguments_of(test):
             test(**_fixtures(test, patch), **arguments)
 
 
@@ -75,7 +75,8 @@ def _fixtures(test: Callable[..., Any], patch: pytest.MonkeyPatch) -> dict[str, 
     return {name: make() for name, make in known.items() if name in wanted}
 
 
-def _arguments(test: Callable[..., Any]) -> Iterator[dict[str, Any]]:
+def arguments_of(test: Callable[..., Any]) -> Iterator[dict[str, Any]]:
+    """Yield each set of a test's parameters."""
     marks = [mark.args for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
     for chosen in itertools.product(*(values for _, values in marks)):
         arguments: dict[str, Any] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -184,6 +185,9 @@ def visit(
     return Visit(cluster, parameters, path or {}, clock, shows_bodies)
 
 
+environment = cache(make_environment)
+
+
 def html(page: Any, visited: Visit) -> str:
     """Return the HTML of a page."""
     around = {
@@ -199,4 +203,4 @@ def html(page: Any, visited: Visit) -> str:
         "at": lambda path: f"/at/prod/{path}",
         "query": lambda **changes: "&".join(f"{name}={value}" for name, value in changes.items()),
     }
-    return make_environment().get_template(page.template).render(**page.shown, **around)
+    return environment().get_template(page.template).render(**page.shown, **around)
