@@ -37,6 +37,7 @@ from pymq.operations.doctor.registry import all_checks
 from pymq.operations.doctor.state import ClusterState
 from pymq.operations.message.reading import READER_GROUP
 from pymq.operations.message.schemas import Schemas
+from pymq.operations.unlisted import unlisted
 from pymq.security.credentials import Credentials
 
 CLEANING_PERIOD_S: Final = 10.0
@@ -51,8 +52,9 @@ class ConsoleSettings:
     ``contexts``: the name servers ("host:port" texts) of each cluster, by the name of its context. ``public_url``:
     where browsers reach the console behind a proxy, "" without one. ``is_insecure``: others may come without TLS and
     log-in. ``shows_bodies``: whether bodies and properties of messages are shown, followed and downloaded.
-    ``schemas``: a folder as of :class:`~pymq.operations.message.schemas.Schemas`.
-    ``credentials``: what the console's own requests are signed with, by context; persons sign theirs.
+    ``schemas``: a folder as of :class:`~pymq.operations.message.schemas.Schemas`. ``credentials``: what the console's
+    own requests are signed with, by context; persons sign theirs. ``brokers``: the names of those that a cluster should
+    have, by context, where they are known.
     """
 
     contexts: Mapping[str, tuple[str, ...]]
@@ -64,6 +66,7 @@ class ConsoleSettings:
     shows_bodies: bool = True
     schemas: Path | None = None
     credentials: Mapping[str, Credentials] = field(default_factory=dict)
+    brokers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def is_local(self) -> bool:
@@ -124,7 +127,8 @@ async def running(
     recorders = {name: _recorder(name, settings, admin_of, clock) for name in settings.contexts}
 
     async def examine(context: str, credentials: Credentials | None, observe_ms: int) -> ClusterState:
-        return await gatherer(settings.contexts[context], credentials, clock, observe_ms).state()
+        names = settings.brokers.get(context, ())
+        return await gatherer(settings.contexts[context], credentials, clock, observe_ms, names).state()
 
     async def examine_as(context: str, session: Session | None, observe_ms: int) -> ClusterState:
         return await examine(context, session.credentials if session is not None else None, observe_ms)
@@ -176,13 +180,26 @@ async def running(
         await asyncio.gather(clusters.close(), *own)
 
 
-def gatherer(servers: Sequence[str], credentials: Credentials | None, clock: Clock, observe_ms: int) -> Gatherer:
-    """Return what asks a cluster for all that the doctor's checks need."""
+def gatherer(
+    servers: Sequence[str],
+    credentials: Credentials | None,
+    clock: Clock,
+    observe_ms: int,
+    names: Sequence[str] = (),
+) -> Gatherer:
+    """Return what asks a cluster for all that the doctor's checks need. ``names``: brokers that it should have."""
 
     def open_admin(addresses: Sequence[str]) -> Admin:
         return Admin(addresses, timeout_s=DOCTOR_TIMEOUT_S, clock=clock, credentials=credentials)
 
-    return Gatherer(servers, open_admin, clock=clock, probe=SocketProbe(), observe_ms=observe_ms)
+    return Gatherer(
+        servers,
+        open_admin,
+        clock=clock,
+        probe=SocketProbe(),
+        observe_ms=observe_ms,
+        missing=partial(unlisted, names),
+    )
 
 
 def _recorder(

@@ -40,9 +40,9 @@ class KnownBrokers(NamedTuple):
 
     def missing_in(self, namesrv: str, listed: Iterable[str]) -> dict[str, str]:
         """Return the brokers that are not ``listed`` by name servers, with the reason for an error line."""
-        names = set(self.names) - set(listed) if namesrv == self.namesrv else set()
-        reason = "the context names it, and no name server lists it: it hangs or has stopped"
-        return dict.fromkeys(sorted(names), reason)
+        from pymq.operations.unlisted import unlisted
+
+        return unlisted(self.names, listed) if namesrv == self.namesrv else {}
 
 
 # Those of the context that the command's name servers come from.

@@ -22,8 +22,11 @@ from pymq.cli.declared import examples, new_app
 from pymq.cli.output import print_json_line
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from pymq.console.serve import ConsoleSettings
     from pymq.net.tls import ServerTls
+    from pymq.security.credentials import Credentials
 
 app = new_app()
 DEFAULT_PORT = 8082
@@ -77,23 +80,23 @@ def console(
     access key and secret, and see what the cluster shows to them. The console's own requests, for the charts of the
     last hour, are signed with the context's credentials, else with those of PYMQ_CREDENTIALS_FILE or PYMQ_ACCESS_KEY.
     """
-    from pymq.cli.common.context_file import load_contexts
+    from pymq.cli.common.context_file import broker_names, load_contexts
     from pymq.cli.common.servers import print_warnings, set_up_logging
     from pymq.console.serve import ConsoleSettings
     from pymq.errors import UsageError
     from pymq.net.runtime import run
-    from pymq.security.credentials import Credentials
 
     set_up_logging(log_level)
     if behind_proxy != bool(public_url):
         raise UsageError("--behind-proxy and --public-url go together: give both, or neither")
-    contexts, references = {DEFAULT_CONTEXT: tuple(split_addresses(namesrv))}, {}
+    contexts = {DEFAULT_CONTEXT: tuple(split_addresses(namesrv))}
+    references: dict[str, str] = {}
+    brokers: dict[str, tuple[str, ...]] = {}
     if more:
         known = load_contexts(os.environ)
         contexts = {name: tuple(split_addresses(known.find(name))) for name in more}
         references = known.credentials
-    own = {name: Credentials.find(references.get(name, ""), os.environ) for name in contexts}
-    credentials = {name: found for name, found in own.items() if found is not None}
+        brokers = {name: tuple(broker_names(text)) for name, text in known.brokers.items()}
     settings = ConsoleSettings(
         contexts,
         host or "127.0.0.1",
@@ -102,12 +105,26 @@ def console(
         insecure,
         shows_bodies=not no_bodies,
         schemas=schemas,
-        credentials=credentials,
+        credentials=own_credentials(contexts, references, os.environ),
+        brokers=brokers,
     )
     tls = _tls()
     print_warnings(settings.check(has_tls=tls is not None))
     place = metrics_place_of_command(settings.host, metrics_port, is_secured=True, is_insecure=insecure)
     run(_serve(settings, tls, place, as_json))
+
+
+def own_credentials(
+    contexts: Iterable[str], references: Mapping[str, str], env: Mapping[str, str]
+) -> dict[str, Credentials]:
+    """Return what the console's own requests are signed with, by context: as commands with ``--context`` sign.
+
+    ``references``: to credentials, by context. Raises UsageError.
+    """
+    from pymq.security.credentials import Credentials
+
+    found = {name: Credentials.find(references.get(name, ""), env) for name in contexts}
+    return {name: one for name, one in found.items() if one is not None}
 
 
 def _tls() -> ServerTls | None:

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from pymq.cli import main as cli
-from pymq.errors import EXIT_NOT_FOUND, EXIT_USAGE
+from pymq.cli.console.command import own_credentials
+from pymq.errors import EXIT_NOT_FOUND, EXIT_USAGE, UsageError
 
 DEADLINE_S = 60
 
@@ -45,6 +46,19 @@ def test_what_can_not_be_served_is_refused(options: list[str], text: str, capsys
 def test_an_unknown_context_is_not_found(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["console", "--port", "0", "--with", "nowhere"]) == EXIT_NOT_FOUND
     assert "no context 'nowhere'" in capsys.readouterr().err
+
+
+def test_own_requests_are_signed_as_commands_sign_theirs(tmp_path: Path) -> None:
+    file = tmp_path / "keys.yml"
+    file.touch(mode=0o600)
+    file.write_text("accessKey: of-prod\nsecretKey: x\n")
+    contexts, references = ["prod", "test"], {"prod": f"file:{file}"}
+    env = {"PYMQ_ACCESS_KEY": "of-env", "PYMQ_SECRET_KEY": "y"}
+    found = own_credentials(contexts, references, env)
+    assert {name: one.access_key for name, one in found.items()} == {"prod": "of-prod", "test": "of-env"}
+    assert list(own_credentials(contexts, references, {})) == ["prod"]
+    with pytest.raises(UsageError, match="PYMQ_SECRET_KEY"):
+        own_credentials(contexts, {}, {"PYMQ_ACCESS_KEY": "of-env"})
 
 
 def test_it_serves_several_contexts_and_stops_cleanly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

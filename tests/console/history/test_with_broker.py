@@ -93,7 +93,7 @@ class World:
 
     async def _examine(self, context: str, session: Session | None, observe_ms: int) -> Any:
         own = session.credentials if session is not None else None
-        return await gatherer([self.broker.namesrv], own, self.clock, observe_ms).state()
+        return await gatherer([self.broker.namesrv], own, self.clock, observe_ms, ["broker-b"]).state()
 
     async def sample(self, rounds: int, *, sent: int = 0, credentials: Credentials | None = None) -> None:
         """Sample so often, each ten seconds, and send messages before each round."""
@@ -138,7 +138,8 @@ def test_a_broker_is_sampled_and_shown(broker: TestBroker) -> None:
         ]
         doctor = json.loads((await world.get("doctor", query="format=json")).body)
         assert [check["name"] for check in doctor["checks"] if not check["checked"]] == []
-        assert {one["check"] for one in doctor["findings"]} >= {"replication"}, "it has no slave"
+        found = {(one["check"], one["subject"]) for one in doctor["findings"]}
+        assert found >= {("replication", "broker-a"), ("missing", "broker-b")}
         await world.close()
 
     asyncio.run(work())
