@@ -30,7 +30,7 @@ Question = Callable[[Admin], Awaitable[Any]]
 def rows(server: PyMQBroker, topic_count: int, group_count: int) -> list[Figure]:
     """Measures a broker with topics of 8 queues and two messages in each, all read by all groups."""
     names = [f"bench_topic_{number}" for number in range(topic_count)]
-    _fill(server, names, [f"bench_group_{number}" for number in range(group_count)])
+    fill(server, names, [f"bench_group_{number}" for number in range(group_count)])
     server.stop()
     server.start()  # so that the longest turn is not one of the filling
     process.settle_cpu(SETTLE_S)
@@ -53,7 +53,8 @@ def rows(server: PyMQBroker, topic_count: int, group_count: int) -> list[Figure]
     ]
 
 
-def _fill(server: PyMQBroker, topics: list[str], groups: list[str]) -> None:
+def fill(server: PyMQBroker, topics: list[str], groups: list[str]) -> None:
+    """Makes topics of 8 queues with two messages in each, and groups with places in all; five of them are behind."""
     counts = {"readQueueNums": str(QUEUES), "writeQueueNums": str(QUEUES)}
     rest = {"perm": "6", "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false"}
     with Peer(server.broker) as peer:

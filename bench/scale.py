@@ -17,6 +17,7 @@ from urllib.request import urlopen
 
 from bench import process
 from bench.cases import QUEUES, Figure
+from bench.console_pages import console_pages
 from bench.pending_timers import pending_timers
 from bench.rows import rows
 from bench.standalone import PyMQBroker
@@ -38,7 +39,7 @@ HEARTBEAT_GROUPS = 100
 HEARTBEATS_A_SECOND = 1000 / 30  # of 1,000 clients, as Java's send them
 HEARTBEATS_TARGET_PERCENT = 5.0
 SETTINGS = {
-    "maxTopics": "20000",
+    "maxTopics": "21000",
     "connectionCountPerAddressMax": "10000",
     "metricsExporterType": "PROM",
     "metricsPromExporterHost": "127.0.0.1",
@@ -57,10 +58,11 @@ class ScaleSizes:
     beating: int = 1_000
     pending_timers: int = 10_000_000
     listed_topics: int = 1_000
+    console_topics: int = 20_000
 
 
 FULL_SCALE = ScaleSizes()
-QUICK_SCALE = ScaleSizes(1_000, 500, 200, 20, 200, 100_000, 100)
+QUICK_SCALE = ScaleSizes(1_000, 500, 200, 20, 200, 100_000, 100, 1_000)
 
 
 @dataclass(slots=True)
@@ -243,6 +245,14 @@ def all_rows(bench: ScaleBench) -> list[Figure]:
         return rows(server, bench.sizes.listed_topics, bench.sizes.scraped_groups)
 
 
+def console(bench: ScaleBench) -> list[Figure]:
+    """Measures pages of the console: of 1,000 topics and 50 groups, and lists of 20,000 topics."""
+    with bench.broker("console") as server:
+        figures = console_pages(server, bench.sizes.listed_topics, bench.sizes.scraped_groups)
+    with bench.broker("large-console") as server:
+        return figures + console_pages(server, bench.sizes.console_topics, 1, is_large=True)
+
+
 def timers(bench: ScaleBench) -> list[Figure]:
     """Measures a broker on which 10 million timers wait."""
     with bench.broker("timers") as server:
@@ -292,6 +302,7 @@ def _heartbeat(number: int, group: str) -> bytes:
 
 
 SCALE_CASES: dict[str, Callable[[ScaleBench], list[Figure]]] = {
+    "console": console,
     "heartbeats": heartbeats,
     "many-topics": many_topics,
     "many-consumers": many_consumers,

@@ -1,0 +1,157 @@
+"""The console of a real RocketMQ 5.3.3: every page, and a log-in where it checks requests."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+import pytest
+
+from pymq.client import Admin, Message, Producer, PullConsumer
+from pymq.clock import SystemClock
+from pymq.console.serve import ConsoleSettings, running
+from pymq.model.tables import SubscriptionGroupConfig
+from pymq.security.credentials import Credentials
+from tests.interop.support.apache import ApacheServer
+from tests.interop.test_apache_auth import SETTINGS
+
+pytestmark = pytest.mark.interop
+
+DEADLINE_S = 60
+TOPIC, GROUP = "console_orders", "console_billing"
+
+
+class Answer(NamedTuple):
+    """What a browser gets."""
+
+    status: int
+    head: str
+    body: str
+
+    @property
+    def data(self) -> Any:
+        return json.loads(self.body)
+
+
+class Browser:
+    """Asks one console, with the cookie of a log-in."""
+
+    def __init__(self, url: str) -> None:
+        self._host = url.partition("://")[2]
+        self.cookie = ""
+
+    async def get(self, path: str, form: dict[str, str] | None = None) -> Answer:
+        host, _, port = self._host.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        body = urlencode(form or {})
+        lines = [
+            f"{'GET' if form is None else 'POST'} /at/default/{path} HTTP/1.1",
+            *(f"Host: {self._host}", f"Origin: http://{self._host}", f"Cookie: {self.cookie}", "Connection: close"),
+            *("Content-Type: application/x-www-form-urlencoded", f"Content-Length: {len(body)}", "", body),
+        ]
+        writer.write("\r\n".join(lines).encode())
+        head, _, text = (await asyncio.wait_for(reader.read(), DEADLINE_S)).decode().partition("\r\n\r\n")
+        writer.close()
+        if found := re.search(r"set-cookie: ([^;]+)", head):
+            self.cookie = found[1]
+        return Answer(int(head.split()[1]), head, text)
+
+    async def json(self, path: str) -> Any:
+        answer = await self.get(path + ("&" if "?" in path else "?") + "format=json")
+        assert answer.status == 200, (path, answer)
+        return answer.data
+
+
+def with_console(namesrv: str, work: Callable[[Browser], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with running(ConsoleSettings({"default": (namesrv,)}, port=0), SystemClock()) as console:
+            await work(Browser(console.url))
+
+    asyncio.run(run())
+
+
+async def fill(namesrv: str, broker: str, credentials: Credentials | None = None) -> None:
+    """Send ten messages, of which a group has read four."""
+    async with Admin(namesrv, credentials=credentials) as admin:
+        await admin.groups.put(broker, SubscriptionGroupConfig(group_name=GROUP))
+    async with Producer("console_seed", namesrv=namesrv, credentials=credentials) as producer:
+        for number in range(10):
+            await producer.send(Message(TOPIC, f'{{"id": {number}}}', tags="paid", keys=f"order-{number}"))
+    async with PullConsumer(GROUP, namesrv=namesrv, credentials=credentials) as consumer:
+        for queue in await consumer.queues(TOPIC):
+            await consumer.commit(queue, await consumer.min_offset(queue) + 1)
+
+
+def test_every_page_of_an_apache_broker_says_what_it_knows(apache: ApacheServer) -> None:
+    async def work(browser: Browser) -> None:
+        await fill(apache.namesrv, apache.broker)
+        (topic,) = (await browser.json(f"topics?q={TOPIC}"))["topics"]
+        assert topic["stored"] == 10 and topic["last_ms"]
+        (group,) = (await browser.json(f"groups?q={GROUP}"))["groups"]
+        assert group["lag"] is not None and group["members"] == 0
+        found = await browser.json(f"messages?topic={TOPIC}&q=order-7")
+        (row,) = found["messages"]
+        message = f"messages/{TOPIC}/{quote(row['id'], safe='')}"
+        assert (await browser.json(message))["keys"] == "order-7"
+        broker = (await browser.json("brokers"))["brokers"][0]
+        settings = await browser.json(f"brokers/{quote(broker['broker'])}/0?q=flushDiskType")
+        assert [(each["value"], each["origin"], each["default"]) for each in settings["settings"]] == [
+            ("ASYNC_FLUSH", None, None)
+        ]
+        pages = [
+            "",
+            "brokers",
+            f"brokers/{broker['broker']}/0",
+            "topics",
+            f"topics/{TOPIC}",
+            "groups",
+            f"groups/{GROUP}",
+        ]
+        pages += ["messages", f"messages?topic={TOPIC}", message, f"{message}?as=hex", f"{message}/trace", "clients"]
+        pages += [f"topics/{TOPIC}/tail", "dlq", "doctor", "raft", "auth", "namesrv", "about"]
+        for page in pages:
+            answer = await browser.get(page)
+            assert answer.status == 200, (page, answer.body)
+            assert not re.search(r">\s*(None|nan|-1)\s*<", answer.body), page
+        raft = await browser.get("raft")
+        assert "No broker is in a Raft group." in raft.body
+
+    with_console(apache.namesrv, work)
+
+
+def test_what_is_not_there_is_said(apache: ApacheServer) -> None:
+    async def work(browser: Browser) -> None:
+        for page in ("topics/no_such_topic", "groups/no_such_group", "brokers/no_such_broker/0"):
+            answer = await browser.get(page)
+            assert answer.status == 404 and page.split("/")[1] in answer.body
+
+    with_console(apache.namesrv, work)
+
+
+def test_people_log_in_where_an_apache_broker_checks_requests(tmp_path: Path) -> None:
+    server = ApacheServer(tmp_path / "apache", SETTINGS)
+
+    async def work(browser: Browser) -> None:
+        await fill(server.namesrv, server.broker, Credentials("root", "root-secret"))
+        answer = await browser.get("brokers")
+        assert answer.status == 303 and "login" in answer.head
+        wrong = await browser.get("login", {"name": "root", "secret": "wrong"})
+        assert wrong.status == 403 and "are not right" in wrong.body and not browser.cookie
+        unknown = await browser.get("login", {"name": "ghost", "secret": "wrong"})
+        assert unknown.status == 403 and "are not right" in unknown.body
+        assert (await browser.get("login", {"name": "root", "secret": "root-secret"})).status == 303
+        assert [each["user"] for each in (await browser.json("auth"))["users"]] == ["root"]
+        (topic,) = (await browser.json(f"topics?q={TOPIC}"))["topics"]
+        assert topic["stored"] == 10
+        page = await browser.get(f"topics/{TOPIC}")
+        assert page.status == 200 and "root-secret" not in page.body
+
+    try:
+        with_console(server.namesrv, work)
+    finally:
+        server.stop()
