@@ -6,7 +6,7 @@ import pytest
 
 from pymq.client import StoredMessage
 from pymq.errors import UsageError
-from pymq.operations.filters import PluginChoice, check_sql, parse_plugin
+from pymq.operations.filters import PluginChoice
 from pymq.operations.message.fields import Condition, PropertyCondition
 from pymq.operations.message.selection import MessageSelection
 from tests.console.messages.world import stored
@@ -88,16 +88,5 @@ def test_what_excludes_each_other_or_is_wrong_is_refused() -> None:
 
 def test_sql_that_brokers_read_in_part_is_noted() -> None:
     notes: list[str] = []
-    check_sql("a > 1", notes.append)
-    assert not notes
     MessageSelection(sql="a = 5 b = 6", note=notes.append)
     assert "brokers ignore" in notes[0]
-
-
-def test_a_filter_is_named_with_its_expression() -> None:
-    assert parse_plugin("tag:a:b", None, None) == PluginChoice("tag", "a:b", None)
-    assert parse_plugin("tag", "a", "filter-server") == PluginChoice("tag", "a", "filter-server")
-    assert parse_plugin(None, None, None) is None
-    for wrong in ((None, "a", None), ("tag", None, None), ("tag:a", "b", None), ("tag:a", None, "broker")):
-        with pytest.raises(UsageError):
-            parse_plugin(*wrong)
