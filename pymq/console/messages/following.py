@@ -96,6 +96,8 @@ class Follower:
                     break
                 left_bytes -= batch_bytes
                 left_count -= batch_count
+                if not batch_count:  # a slave that is behind has it later
+                    break
 
     async def _read_once(self, queue: MessageQueue, end: int, result: Round) -> tuple[int, int]:
         begin = self._next[queue]

@@ -30,7 +30,10 @@ class Pull(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The messages of one pull, where the next one begins, and how many offsets before the first are gone."""
+    """The messages of one pull, where the next one begins, and how many offsets before the first are gone.
+
+    The next pull begins at the same offset when the broker says that nothing is stored there: a slave may be behind.
+    """
 
     messages: list[StoredMessage]
     next_offset: int
@@ -38,8 +41,11 @@ class Batch:
 
 
 def batch_of(result: PullResult, offset: int) -> Batch:
-    """Return the messages of a pull from ``offset`` on. The next offset is always behind it."""
-    following = max(result.next_offset, offset + 1)
+    """Return the messages of a pull from ``offset`` on."""
     if result.status is PullStatus.OFFSET_ILLEGAL:
+        following = max(result.next_offset, offset)
         return Batch([], following, following - offset)
+    if result.status is PullStatus.NO_NEW_MESSAGE:
+        return Batch([], max(result.next_offset, offset))
+    following = max(result.next_offset, offset + 1)
     return Batch(result.messages() if result.status is PullStatus.FOUND else [], following)

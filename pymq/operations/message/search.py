@@ -16,7 +16,7 @@ from pymq.client import MessageQueue, StoredMessage
 from pymq.client.admin import Admin
 from pymq.client.subscription_options import SubscriptionOptions
 from pymq.clock import Clock
-from pymq.errors import PymqError, UsageError
+from pymq.errors import PymqError, UnreachableError, UsageError
 from pymq.model.message import PullResult
 from pymq.operations.message.reading import Pull, batch_of
 from pymq.operations.message.selection import MessageSelection
@@ -179,7 +179,12 @@ class BackwardSearch(Generic[T]):
             if offset == begin:
                 first_ms = part.first_ms
             hits += [hit for hit in part.hits if hit.offset < lane.unread_end]
-            offset = max(part.next_offset, offset + 1)
+            if part.next_offset <= offset:
+                raise UnreachableError(
+                    f"{lane.queue.broker_name} has nothing at offset {offset} of queue {lane.queue.queue_id}, where "
+                    "messages should be: it may be behind"
+                )
+            offset = part.next_offset
             is_slow = self._clock.monotonic_ms() - begun_ms > SLOW_BLOCK_MS
             if is_slow and offset < lane.unread_end:
                 lane.step = max(1, (offset - begin) // 2)

@@ -132,3 +132,25 @@ def test_messages_that_were_deleted_meanwhile_are_counted_as_not_read() -> None:
 
     (found,) = rounds(world, add)
     assert found.unread == 10 and offsets(found) == list(range(11, 21))
+
+
+def test_a_slave_that_is_behind_is_asked_again_in_the_next_round() -> None:
+    world = World()
+    whole = list(world.topic.queues[A])
+
+    def come() -> None:
+        world.add(2)
+        ends = {queue: Range(0, there[-1].queue_offset + 1) for queue, there in world.topic.queues.items()}
+        whole[:] = world.topic.queues[A]
+        del world.topic.queues[A][1:]  # the broker that is read from has them later
+
+        async def of_the_master() -> Mapping[MessageQueue, Range]:
+            return ends
+
+        world.follower._ends = of_the_master
+
+    def copy() -> None:
+        world.topic.queues[A] = whole
+
+    first, second = rounds(world, come, copy)
+    assert not first.rows and not first.unread and offsets(second) == [1, 2]

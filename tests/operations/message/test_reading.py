@@ -20,7 +20,11 @@ def test_offsets_that_were_deleted_are_counted() -> None:
     assert (batch.messages, batch.next_offset, batch.gone) == ([], 40, 35)
 
 
-def test_the_next_offset_is_always_behind_the_one_that_was_asked_for() -> None:
-    for status in (PullStatus.NO_NEW_MESSAGE, PullStatus.NO_MATCHED_MESSAGE):
-        assert batch_of(PullResult(status, 5, 0, 9), 5).next_offset == 6
-        assert batch_of(PullResult(status, 8, 0, 9), 5).next_offset == 8
+def test_a_filter_that_takes_nothing_moves_on_and_a_broker_that_has_nothing_does_not() -> None:
+    assert batch_of(PullResult(PullStatus.NO_MATCHED_MESSAGE, 5, 0, 9), 5).next_offset == 6
+    assert batch_of(PullResult(PullStatus.NO_MATCHED_MESSAGE, 8, 0, 9), 5).next_offset == 8
+    assert batch_of(PullResult(PullStatus.NO_NEW_MESSAGE, 5, 0, 5), 5).next_offset == 5
+    assert batch_of(PullResult(PullStatus.NO_NEW_MESSAGE, 3, 0, 3), 5).next_offset == 5
+    assert batch_of(PullResult(PullStatus.OFFSET_ILLEGAL, 3, 0, 3), 5) == batch_of(
+        PullResult(PullStatus.NO_NEW_MESSAGE, 5, 0, 5), 5
+    )

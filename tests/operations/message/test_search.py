@@ -149,6 +149,14 @@ def test_a_queue_that_fails_is_named_and_stays_where_it_is() -> None:
     assert parts.find(at=found.reached).rows == [4, 2]
 
 
+def test_a_broker_that_has_less_than_it_should_is_named_and_nothing_is_passed_over() -> None:
+    parts = FakeParts()
+    parts.times = {A: [1, 2, 3]}
+    found = parts.find(at={A: 7}, block=2)  # a slave that is behind, or a server that lies
+    assert not found.rows and found.reached == {A: 7} and "it may be behind" in found.failed[A]
+    assert len(parts.reads) == 1
+
+
 def test_blocks_grow_while_they_are_quick_and_shrink_when_they_are_slow() -> None:
     parts = FakeParts(part_count=1)
     parts.times = {A: list(range(10_000))}
