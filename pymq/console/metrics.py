@@ -10,6 +10,7 @@ from pymq.console.asking.clusters import Clusters
 from pymq.console.people.log_in import LogIns
 from pymq.console.people.sessions import Sessions
 from pymq.console.web.counting import Counted
+from pymq.console.web.streams import Streams
 from pymq.metrics.family import Collector, Family, Reading, counter, gauge, single
 
 NODE_TYPE = "console"
@@ -22,6 +23,8 @@ CLIENTS = gauge("pymq_console_clients", "People with connections to a cluster, n
 QUESTIONS = counter(
     "pymq_console_questions_total", "Questions that clusters were asked; those answered from memory are not counted."
 )
+STREAMS = gauge("pymq_console_streams", "Live pages that are open.")
+REFUSED_STREAMS = counter("pymq_console_streams_refused_total", "Live pages that were too many, of a person or in all.")
 
 
 @dataclass(frozen=True)
@@ -33,8 +36,9 @@ class ConsoleMetrics:
     sessions: Sessions
     log_ins: LogIns
     clusters: Clusters
+    streams: Streams
 
-    metrics = (INFO, ANSWERS, SESSIONS, FAILURES, CLIENTS, QUESTIONS)
+    metrics = (INFO, ANSWERS, SESSIONS, FAILURES, CLIENTS, QUESTIONS, STREAMS, REFUSED_STREAMS)
     budget = None
 
     def labels(self) -> dict[str, str]:
@@ -55,3 +59,5 @@ class ConsoleMetrics:
         yield single(FAILURES, self.log_ins.failure_count)
         yield single(CLIENTS, len(self.clusters))
         yield single(QUESTIONS, self.clusters.question_count)
+        yield single(STREAMS, len(self.streams))
+        yield single(REFUSED_STREAMS, self.streams.refused_count)

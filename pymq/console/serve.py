@@ -169,7 +169,7 @@ async def running(
     try:
         async with serving(counted, listener, tls=renewed.context if renewed is not None else None):
             try:
-                yield ConsoleMetrics(origins.all[0], counted, sessions, shell.log_ins, clusters)
+                yield ConsoleMetrics(origins.all[0], counted, sessions, shell.log_ins, clusters, shell.streams)
             finally:
                 shell.streams.end_all("the console stops")
     finally:

@@ -12,7 +12,10 @@ def test_answers_sessions_failures_and_questions_are_counted() -> None:
     world = World()
     counted = Counted(world.app)
     shell = world.shell
-    metrics = ConsoleMetrics("http://127.0.0.1:8082", counted, shell.sessions, shell.log_ins, shell.clusters)
+    metrics = ConsoleMetrics(
+        "http://127.0.0.1:8082", counted, shell.sessions, shell.log_ins, shell.clusters, world.streams
+    )
+    world.streams.open("reader")
     request(counted, "/at/prod/things")
     request(counted, "/none")
     body = b"name=reader&secret="
@@ -26,7 +29,13 @@ def test_answers_sessions_failures_and_questions_are_counted() -> None:
         (("403",), 1),
         (("404",), 1),
     ]
-    for name, value in (("sessions", 1), ("log_in_failures_total", 1), ("clients", 1), ("questions_total", 0)):
+    for name, value in (
+        ("sessions", 1),
+        ("log_in_failures_total", 1),
+        ("clients", 1),
+        ("questions_total", 0),
+        ("streams", 1),
+    ):
         (reading,) = found[f"pymq_console_{name}"]
         assert reading.value == value, name
     assert metrics.labels() == {"node_id": "http://127.0.0.1:8082", "node_type": "console"}

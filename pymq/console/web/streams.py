@@ -47,6 +47,7 @@ class Streams:
     def __init__(self, of_owner_max: int = STREAMS_OF_OWNER_MAX, count_max: int = STREAM_COUNT_MAX) -> None:
         self._of_owner_max = of_owner_max
         self._count_max = count_max
+        self.refused_count = 0
         self._streams: set[Stream] = set()
 
     def __len__(self) -> int:
@@ -55,8 +56,10 @@ class Streams:
     def open(self, owner: str) -> Stream:
         """Return a new stream of an owner. Raises TooManyStreams."""
         if sum(stream.owner == owner for stream in self._streams) >= self._of_owner_max:
+            self.refused_count += 1
             raise TooManyStreams(f"{self._of_owner_max} live pages of yours are open: close one")
         if len(self._streams) >= self._count_max:
+            self.refused_count += 1
             raise TooManyStreams(f"{self._count_max} live pages are open: try again later")
         stream = Stream(owner)
         self._streams.add(stream)

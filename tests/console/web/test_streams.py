@@ -154,5 +154,6 @@ def test_streams_are_counted_by_owner_and_in_all() -> None:
     streams.open("b")
     with pytest.raises(TooManyStreams, match="3 live pages are open"):
         streams.open("c")
+    assert streams.refused_count == 2
     streams.close(first)
     assert streams.open("c").owner == "c" and len(streams) == 3
