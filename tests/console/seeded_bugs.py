@@ -377,7 +377,7 @@ PAGE_BUGS = [
     ),
     Bug(
         "a-refusal-looks-like-no-users",
-        Text(users.users_page, "if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:", "if False:"),
+        Text(users.users_page, "if not keeps_no_users(error):", "if False:"),
         ("test_users.test_a_missing_right_is_a_refusal_of_the_page",),
     ),
 ]

@@ -138,14 +138,14 @@ def test_people_log_in_where_an_apache_broker_checks_requests(tmp_path: Path) ->
 
     async def work(browser: Browser) -> None:
         await fill(server.namesrv, server.broker, Credentials("root", "root-secret"))
-        answer = await browser.get("brokers")
+        answer = await browser.get("topics")
         assert answer.status == 303 and "login" in answer.head
         wrong = await browser.get("login", {"name": "root", "secret": "wrong"})
         assert wrong.status == 403 and "are not right" in wrong.body and not browser.cookie
         unknown = await browser.get("login", {"name": "ghost", "secret": "wrong"})
         assert unknown.status == 403 and "are not right" in unknown.body
         assert (await browser.get("login", {"name": "root", "secret": "root-secret"})).status == 303
-        assert [each["user"] for each in (await browser.json("auth"))["users"]] == ["root"]
+        assert [each["user"] for each in (await browser.json("auth"))["users"]] == ["root", "servers"]
         (topic,) = (await browser.json(f"topics?q={TOPIC}"))["topics"]
         assert topic["stored"] == 10
         page = await browser.get(f"topics/{TOPIC}")

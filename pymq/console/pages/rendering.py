@@ -86,7 +86,9 @@ def hour_text(time_ms: int) -> str:
 
 
 def short_text(value: Any) -> str:
-    """Return any value in a line: of a list or a table the first :data:`SHORT_COUNT_MAX` entries."""
+    """Return any value in a line: of a list or a table the first :data:`SHORT_COUNT_MAX` entries; a dash for none."""
+    if value is None:
+        return UNKNOWN
     if isinstance(value, dict):
         value = [f"{name}: {each}" for name, each in value.items()]
     if not isinstance(value, (list, tuple)):

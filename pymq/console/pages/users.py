@@ -9,8 +9,7 @@ from pymq.console.pages.page import Page, Visit
 from pymq.console.pages.sections import Column, Kind, Table, Values
 from pymq.errors import PymqError, RefusedError
 from pymq.operations.auth.decision import Asked, explained, rules_of_broker
-from pymq.operations.auth.users import Where, rules, users
-from pymq.wire.codes import ResponseCode
+from pymq.operations.auth.users import Where, keeps_no_users, rules, users
 
 ACTIONS: Final = ("Pub", "Sub", "Create", "Update", "Delete", "Get", "List")
 NAME_LENGTH_MAX: Final = 255
@@ -60,7 +59,7 @@ async def users_page(visit: Visit) -> Page:
     try:
         found, known = await visit.cluster.ask("users", _users_and_rules)
     except RefusedError as error:
-        if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+        if not keeps_no_users(error):
             raise
         is_on = False
     decision: dict[str, Any] | None = None
@@ -96,7 +95,8 @@ async def users_page(visit: Visit) -> Page:
 
 async def _users_and_rules(admin: Admin) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     where = Where(sorted({target.cluster for target in await admin.cluster.masters()}), ())
-    return await users(admin, where, None), await rules(admin, where)
+    known = await rules(admin, where)  # first: its refusal says whether there are users
+    return await users(admin, where, None), known
 
 
 async def _decide(visit: Visit, name: str, action: str, resource: str, source: str) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def test_rates_and_minutes_are_short() -> None:
 
 
 def test_any_value_is_a_line() -> None:
-    assert [short_text(each) for each in ("a", 5, None, ["a", 1], {"a": 1})] == ["a", "5", "None", "a, 1", "a: 1"]
+    assert [short_text(each) for each in ("a", 5, None, ["a", 1], {"a": 1})] == ["a", "5", UNKNOWN, "a, 1", "a: 1"]
     assert short_text(list(range(SHORT_COUNT_MAX))).endswith("8, 9")
     assert short_text(list(range(SHORT_COUNT_MAX + 1))).endswith("9 and 1 more")
 

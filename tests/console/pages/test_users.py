@@ -59,8 +59,15 @@ def test_an_unknown_user_leaves_the_lists() -> None:
     assert page.missing == {"decision": "no user 'billing'"} and page.data["users"] == [USER]
 
 
-def test_brokers_without_users_say_how_to_get_them() -> None:
-    off = cluster(users=RefusedError(3, "request type 3005 not supported"))
+@pytest.mark.parametrize(
+    "error",
+    [
+        RefusedError(3, "request type 3005 not supported"),
+        RefusedError(1, "java.lang.IllegalStateException: The authorizationMetadataProvider is not configured., ..."),
+    ],
+)
+def test_brokers_without_users_say_how_to_get_them(error: RefusedError) -> None:
+    off = cluster(users=error)
     assert page_of(users_page, off).missing == {}
     assert "authenticationEnabled=true" in html_of(users_page, off).text
 
