@@ -12,7 +12,18 @@ from pymq.errors import EXIT_OK, EXIT_UNREACHABLE, EXIT_USAGE
 from tests.cli.command_tree import ALL_COMMANDS
 
 # They take name servers, and don't work through the admin client.
-OWN_CLIENTS = {"context", "bench", "filter", "pipeline", "proxy", "send", "spark-export", "spark-sql", "tail"}
+OWN_CLIENTS = {
+    "context",
+    "bench",
+    "console",
+    "filter",
+    "pipeline",
+    "proxy",
+    "send",
+    "spark-export",
+    "spark-sql",
+    "tail",
+}
 
 
 @pytest.mark.parametrize("path", ALL_COMMANDS, ids=" ".join)
@@ -65,6 +76,7 @@ CHANGE_NOTHING_THERE = {
         "broker",
         "filter-server",
         "exporter",
+        "console",
         "top",
         "doctor",
         "stats",
