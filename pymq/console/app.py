@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -19,6 +19,9 @@ from starlette.types import ASGIApp
 from pymq.clock import Clock
 from pymq.console.asking.cluster import Cluster
 from pymq.console.asking.clusters import BusyError, Clusters
+from pymq.console.changes import offsets
+from pymq.console.changes.flow import Change, Changes, Person
+from pymq.console.changes.plan import ConflictError
 from pymq.console.history.checkup import Checkup
 from pymq.console.history.recorder import Recorder
 from pymq.console.history.sight import Permissions, Sight
@@ -110,6 +113,7 @@ class Shell:
 
     ``shows_bodies``: whether bodies and properties of messages are shown at all. ``schemas``: what bodies of some
     topics are decoded with.
+    ``changes``: None in a console that only looks: then no change has a route.
     ``recorders``: the samples of each context; none in a console that takes no samples. ``checkups``: the shared
     findings of each context. ``examine``: looks at a context's cluster as the person of a session, or as nobody.
     """
@@ -120,7 +124,7 @@ class Shell:
     clock: Clock
     static: StaticFiles
     needs_log_in: bool = False
-    allow_changes: bool = False
+    changes: Changes | None = None
     shows_bodies: bool = True
     schemas: Schemas | None = None
     streams: Streams = field(default_factory=Streams)
@@ -146,6 +150,11 @@ class Around:
         return self.parameters
 
 
+CHANGES: Final[Mapping[str, Change]] = {
+    "groups/{group}/reset": Change(offsets.form, offsets.prepare),
+}
+
+
 class Console:
     """Answers requests with pages."""
 
@@ -164,6 +173,7 @@ class Console:
                 Route(f"/at/{{context}}/{path}", partial(self._page, path.partition("/")[0], make))
                 for path, make in pages.items()
             ),
+            *(self._change_routes(shell.changes) if shell.changes is not None else ()),
         ]
         self._router = Router(routes, redirect_slashes=False, default=self._not_found)
 
@@ -186,8 +196,48 @@ class Console:
         headers = {"cache-control": KEPT.decode()}
         return Response(file.content, headers=headers, media_type=file.kind.decode())
 
-    async def _page(self, section: str, make: MakePage, request: Request) -> ASGIApp:
+    def _change_routes(self, changes: Changes) -> Iterator[Route]:
+        for path, change in CHANGES.items():
+            at = f"/at/{{context}}/{path}"
+            yield Route(at, partial(self._change_form, path.partition("/")[0], change), methods=["GET"])
+            yield Route(at, partial(self._post, partial(_planned, changes, change)), methods=["POST"])
+        yield Route("/at/{context}/plans/{number}", partial(self._post, partial(_applied, changes)), methods=["POST"])
+        yield Route("/at/{context}/undo/{number}", partial(self._post, partial(_taken_back, changes)), methods=["POST"])
+
+    async def _change_form(self, section: str, change: Change, request: Request) -> ASGIApp:
+        """Return the form of a change. A person without a session gets one, because a form needs its token."""
         around = self._around(request, section)
+        cookie = ""
+        if around.session is None and not self._shell.needs_log_in:
+            address = request.client.host if request.client else ""
+            try:
+                around.session, cookie = self._shell.sessions.open("", None, address, around.context)
+            except PymqError as error:
+                return self._problem(around, error)
+        answer = await self._made(request, around, change.form)
+        if cookie and isinstance(answer, Response):
+            answer.headers["set-cookie"] = self._shell.sessions.set_cookie(around.context, cookie)
+        return answer
+
+    async def _post(self, work: Callable[[Person, Visit, Parameters], Awaitable[Page]], request: Request) -> ASGIApp:
+        """Answer a form that came from a page of the person's own session."""
+        around = self._around(request, "")
+        try:
+            form = await read_form(request.scope, request.receive)
+            token = form.text("token")
+        except BadRequest as error:
+            return self._problem(around, error)
+        session = around.session
+        if session is None or not session.has_token(token):
+            return self._problem(around, BadRequest("token", "the form is of another session: load the page again"))
+        person = Person(session, around.context, request.client.host if request.client else "")
+        return await self._made(request, around, lambda visit: work(person, visit, form))
+
+    async def _page(self, section: str, make: MakePage, request: Request) -> ASGIApp:
+        return await self._made(request, self._around(request, section), make)
+
+    async def _made(self, request: Request, around: Around, make: MakePage) -> ASGIApp:
+        """Return the answer with a page, or with why there is none."""
         try:
             parameters = around.read(request)
             if around.session is None and self._shell.needs_log_in:
@@ -199,6 +249,7 @@ class Console:
                 request.path_params,
                 self._shell.clock,
                 shows_bodies=self._shell.shows_bodies,
+                allows_changes=self._shell.changes is not None,
                 schemas=self._shell.schemas,
                 sight=self._sight(around, cluster),
                 checkup=self._shell.checkups.get(around.context),
@@ -216,7 +267,7 @@ class Console:
         except (PymqError, BadRequest, TimeoutError) as error:
             return self._problem(around, error)
         except Exception as error:
-            log.exception("the page %s", section)
+            log.exception("the page %s", around.section)
             return self._problem(around, error)
         if isinstance(page, Events):
             return self._stream(request, around, page)
@@ -343,13 +394,25 @@ class Console:
             "section": around.section,
             "navigation": NAVIGATION,
             "now_ms": now_ms,
-            "allow_changes": self._shell.allow_changes,
+            "allow_changes": self._shell.changes is not None,
             "static": lambda name: f"/static/{self._shell.static.name_of(name)}",
             "at": lambda path: f"{base}/{path}",
             "query": lambda **changes: urlencode(around.parameters.with_changes(changes)),
         }
         html = self._templates.get_template(page.template).render(**page.shown, **surroundings)
         return Response(html.encode("utf-8", "backslashreplace"), status, media_type=HTML)
+
+
+async def _planned(changes: Changes, change: Change, person: Person, visit: Visit, form: Parameters) -> Page:
+    return await changes.plan(person, visit, change.prepare(visit, form))
+
+
+async def _applied(changes: Changes, person: Person, visit: Visit, form: Parameters) -> Page:
+    return await changes.apply(person, visit, visit.path["number"], form)
+
+
+async def _taken_back(changes: Changes, person: Person, visit: Visit, form: Parameters) -> Page:
+    return await changes.take_back(person, visit, visit.path["number"])
 
 
 def _log_in_page(around: Around, following: str, name: str = "", problem: str = "") -> Page:
@@ -368,6 +431,7 @@ _TITLES: Final = {
     400: "This address can't be read",
     403: "This was refused",
     404: "This is not there",
+    409: "Someone else has changed this",
     502: "The cluster does not answer",
     504: "The cluster did not answer in time",
 }
@@ -381,6 +445,8 @@ def problem_of(error: Exception) -> tuple[int, str, str]:
         return 504, f"The cluster did not answer within {PAGE_TIMEOUT_S:g} s.", "Load the page again in a moment."
     if isinstance(error, BusyError):
         return 503, str(error), ""
+    if isinstance(error, ConflictError):
+        return 409, str(error), "Make the plan again: it says what holds now."
     if isinstance(error, NotFoundError):
         return 404, str(error), ""
     if isinstance(error, RefusedError):

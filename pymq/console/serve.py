@@ -17,6 +17,8 @@ from pymq.clock import Clock
 from pymq.config.security import is_loopback
 from pymq.console.app import PAGES, Console, Shell, make_app
 from pymq.console.asking.clusters import Clusters
+from pymq.console.changes.audit import FILE_COUNT_MAX, SIZE_MAX_BYTES, Audit
+from pymq.console.changes.flow import Changes
 from pymq.console.history.checkup import Checkup
 from pymq.console.history.recorder import Recorder
 from pymq.console.history.rings import SERIES_MAX, Rings
@@ -38,6 +40,7 @@ from pymq.operations.doctor.state import ClusterState
 from pymq.operations.message.reading import READER_GROUP
 from pymq.operations.message.schemas import Schemas
 from pymq.operations.unlisted import unlisted
+from pymq.security.audit_file import AuditFile
 from pymq.security.credentials import Credentials
 
 CLEANING_PERIOD_S: Final = 10.0
@@ -63,6 +66,7 @@ class ConsoleSettings:
     public_url: str = ""
     is_insecure: bool = False
     allow_changes: bool = False
+    audit_directory: str = ""
     shows_bodies: bool = True
     schemas: Path | None = None
     credentials: Mapping[str, Credentials] = field(default_factory=dict)
@@ -139,6 +143,10 @@ async def running(
         for name in settings.contexts
     }
     needs_log_in = not settings.is_local and not settings.is_insecure
+    changes = None
+    if settings.allow_changes:
+        file = AuditFile(settings.audit_directory, SIZE_MAX_BYTES, FILE_COUNT_MAX) if settings.audit_directory else None
+        changes = Changes(Audit(clock, file), clock)
     shell = Shell(
         clusters=clusters,
         sessions=sessions,
@@ -146,7 +154,7 @@ async def running(
         clock=clock,
         static=StaticFiles("pymq.console"),
         needs_log_in=needs_log_in,
-        allow_changes=settings.allow_changes,
+        changes=changes,
         shows_bodies=settings.shows_bodies,
         schemas=schemas,
         recorders=recorders,

@@ -136,6 +136,12 @@ async def plan_skip(admin: Admin, selection: Selection, count: int | None) -> Pl
     return await _plan(admin, selection.group, places, wanted, [])
 
 
+async def plan_offsets(admin: Admin, group: str, wanted: dict[MessageQueue, int]) -> Plan:
+    """Plan a move of single queues to an offset each. Raises NotFoundError when none of the queues is left."""
+    places = await _places(admin, Selection(group, _topics(wanted)))
+    return await _plan(admin, group, places, {queue: at for queue, at in wanted.items() if queue in places}, [])
+
+
 async def apply(admin: Admin, plan: Plan) -> dict[str, Any]:
     """Carry a plan out, read the places back, and return the record with ``now`` and ``problem`` by queue."""
     problems: dict[MessageQueue, str] = {}

@@ -39,6 +39,7 @@ DEFAULT_CONTEXT = "default"
         "pymq console --namesrv 10.0.0.5:9876 --port 0 --json",
         "pymq console --with prod --with test    (contexts of pymq context)",
         "pymq console --no-bodies",
+        "pymq console --allow-changes --audit /var/log/pymq",
         "pymq console --schemas ./schemas       (orders.avsc, sales.shop.Order.desc)",
         "pymq console --behind-proxy --public-url https://mq.example.org",
     )
@@ -61,6 +62,12 @@ def console(
     no_bodies: Annotated[
         bool, typer.Option("--no-bodies", help="Show no bodies and no properties of messages, and no tail.")
     ] = False,
+    allow_changes: Annotated[
+        bool, typer.Option("--allow-changes", help="Pages may change clusters, as far as each person may.")
+    ] = False,
+    audit: Annotated[
+        str, typer.Option("--audit", metavar="DIR", help="Where a line for each attempt to change something goes.")
+    ] = "",
     schemas: Annotated[
         Path | None,
         typer.Option(
@@ -103,6 +110,8 @@ def console(
         port,
         public_url,
         insecure,
+        allow_changes=allow_changes,
+        audit_directory=audit,
         shows_bodies=not no_bodies,
         schemas=schemas,
         credentials=own_credentials(contexts, references, os.environ),

@@ -85,6 +85,17 @@ class Cluster:
             asked: T = await self._flights.ask(key, lambda: self._ask(key, question))
             return asked
 
+    async def change(self, question: Question[T]) -> T:
+        """Return the answer to a question that may change the cluster: it goes out for itself, and none is kept.
+
+        What was kept of other questions is forgotten. Raises PymqError.
+        """
+        with self.used():
+            try:
+                return await self._ask(None, question)
+            finally:
+                self.forget()
+
     async def ask_for_bodies(self, key: Hashable, question: Question[T]) -> T:
         """Return the answer as :meth:`ask`, to a question whose answer holds bodies: few at once, and none is kept.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ class ConflictError(PymqError):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a change did. ``record``: what ``?format=json`` gives; ``failed``: the parts that were not changed, with why.
+    """What a change did. ``record``: as plain values; ``failed``: why some parts were not changed.
 
     ``undo``: makes the plan that takes the change back, None where nothing can.
     """
@@ -32,9 +32,9 @@ class Outcome:
 class Plan:
     """A change that is prepared.
 
-    ``action`` and ``subject`` name it in the audit: "offset reset" of "group billing". ``sections``: before and after, in
-    the words of the command; ``notes``: what else a person should know. ``confirm``: a name to type where the change
-    destroys something. ``apply`` raises ConflictError when the subject has changed meanwhile.
+    ``action`` and ``subject`` name it in the audit: "offset reset" of "group billing". ``sections``: before and after,
+    in the words of the command; ``notes``: what else a person should know. ``confirm``: a name to type where the
+    change destroys something. ``apply`` raises ConflictError when the subject has changed meanwhile.
     """
 
     title: str
@@ -43,7 +43,7 @@ class Plan:
     sections: Sequence[Table | Values]
     record: dict[str, Any]
     command: tuple[str, ...]
-    apply: Callable[[Admin], Awaitable[Outcome]]
+    apply: Callable[[Admin], Coroutine[Any, Any, Outcome]]
     notes: tuple[str, ...] = ()
     confirm: str = ""
 
@@ -53,4 +53,4 @@ class Plan:
 
 
 # Looks at the cluster now, and plans. Raises PymqError.
-Prepare = Callable[[Admin], Awaitable[Plan]]
+Prepare = Callable[[Admin], Coroutine[Any, Any, Plan]]

@@ -9,7 +9,7 @@ from pymq.client.admin import Admin
 from pymq.console.history.rings import Kind as Of
 from pymq.console.history.rings import Subject
 from pymq.console.history.section import charts_of
-from pymq.console.pages.links import dead_letters_path, member_path, topic_path
+from pymq.console.pages.links import dead_letters_path, member_path, reset_path, topic_path
 from pymq.console.pages.page import Page, Visit
 from pymq.console.pages.sections import Column, Kind, Table, Values
 from pymq.operations.group.lag import lag_of_group
@@ -87,7 +87,10 @@ async def group(visit: Visit) -> Page:
                 Table("Subscriptions", _SUBSCRIPTIONS, about["subscriptions"], "No member is connected."),
                 Table("Lag by queue", _QUEUES, queues, "The group has read no queue yet."),
             ],
-            "links": [("Dead letters", dead_letters_path(name))],
+            "links": [
+                ("Dead letters", dead_letters_path(name)),
+                *([("Move its place", reset_path(name))] if visit.allows_changes else []),
+            ],
         },
         visit.cluster.unreached,
     )

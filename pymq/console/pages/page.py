@@ -41,6 +41,7 @@ class Visit:
     path: Mapping[str, str]
     clock: Clock
     shows_bodies: bool = True
+    allows_changes: bool = False
     schemas: Schemas | None = None
     sight: Sight | None = None
     checkup: Checkup | None = None

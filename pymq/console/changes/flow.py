@@ -1,0 +1,113 @@
+"""From a form to a plan, and from a plan to a change: the two steps of every change."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from pymq.clock import Clock
+from pymq.console.changes.audit import Audit
+from pymq.console.changes.kept import Kept
+from pymq.console.changes.plan import Outcome, Plan, Prepare
+from pymq.console.pages.page import Page, Visit
+from pymq.console.people.sessions import Session
+from pymq.console.web.parameters import BadRequest, Parameters
+from pymq.errors import PymqError
+
+PLAN_AGE_MAX_MS: Final = 10 * 60 * 1000
+UNDO_AGE_MAX_MS: Final = 60 * 60 * 1000
+CONFIRM: Final = "confirm"  # the field with the typed name
+DONE: Final = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One kind of change. ``form``: the page that asks for what it needs; ``prepare``: reads it. Raises BadRequest."""
+
+    form: Callable[[Visit], Awaitable[Page]]
+    prepare: Callable[[Visit, Parameters], Prepare]
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Who changes something, and from where."""
+
+    session: Session
+    context: str
+    address: str
+
+    @property
+    def about(self) -> dict[str, str]:
+        """What the audit says of the person."""
+        session = self.session
+        return {"person": session.name, "address": self.address, "session": session.key[:12], "context": self.context}
+
+
+class Changes:
+    """The changes of one console. Each plan is used once, and every attempt is in the audit."""
+
+    def __init__(self, audit: Audit, clock: Clock) -> None:
+        self._audit = audit
+        self._plans: Kept[Plan] = Kept(
+            clock,
+            PLAN_AGE_MAX_MS,
+            "this plan was used, or is older than 10 minutes: nothing is changed by it; make the plan again",
+        )
+        self._undos: Kept[Prepare] = Kept(
+            clock, UNDO_AGE_MAX_MS, "this was taken back already, or is older than an hour: nothing is changed"
+        )
+
+    async def plan(self, person: Person, visit: Visit, prepare: Prepare) -> Page:
+        """Return the page of a new plan. Raises PymqError."""
+        plan = await visit.cluster.change(prepare)
+        session = person.session.key
+        number = self._plans.keep(session, person.context, plan)
+        person.session.on_end.add(lambda: self._forget(session))
+        shown = {"plan": plan, "number": number, "sections": plan.sections}
+        return Page(plan.title, "plan.html", {"plan": plan.record, "number": number}, plan.command, shown)
+
+    async def take_back(self, person: Person, visit: Visit, number: str) -> Page:
+        """Return the page of the plan that takes a change back. Raises NotFoundError, PymqError."""
+        return await self.plan(person, visit, self._undos.find(person.session.key, person.context, number))
+
+    async def apply(self, person: Person, visit: Visit, number: str, form: Parameters) -> Page:
+        """Carry out the plan with a number, once, and return the page of what it did.
+
+        Raises BadRequest for a loss without its name typed, after which the plan still waits; NotFoundError for a plan
+        that is no more; PymqError when nothing was changed.
+        """
+        session = person.session.key
+        plan = self._plans.find(session, person.context, number)
+        if not plan.is_confirmed_by(form.text(CONFIRM, "")):
+            raise BadRequest(CONFIRM, f"type {plan.confirm} to confirm it, or leave the page")
+        self._plans.take(session, person.context, number)
+        try:
+            outcome = await visit.cluster.change(plan.apply)
+        except PymqError as error:
+            self._note(person, plan, str(error))
+            raise
+        except BaseException as error:  # the time is over, or the browser has gone
+            self._note(person, plan, f"what was done is not known: {type(error).__name__}")
+            raise
+        self._note(person, plan, _result(outcome), outcome)
+        undo = "" if outcome.undo is None else self._undos.keep(session, person.context, outcome.undo)
+        shown = {"plan": plan, "sections": outcome.sections, "undo": undo}
+        return Page(plan.title, "outcome.html", {"outcome": outcome.record}, plan.command, shown, dict(outcome.failed))
+
+    def _forget(self, session: str) -> None:
+        self._plans.forget_session(session)
+        self._undos.forget_session(session)
+
+    def _note(self, person: Person, plan: Plan, result: str, outcome: Outcome | None = None) -> None:
+        after = None if outcome is None else outcome.record
+        self._audit.note(
+            result=result, before=plan.record, after=after, action=plan.action, subject=plan.subject, **person.about
+        )
+
+
+def _result(outcome: Outcome) -> str:
+    """Return what the audit says of a change."""
+    if not outcome.failed:
+        return DONE
+    return f"{DONE} in part: " + "; ".join(f"{name}: {why}" for name, why in outcome.failed.items())
