@@ -19,9 +19,10 @@ from starlette.types import ASGIApp
 from pymq.clock import Clock
 from pymq.console.asking.cluster import Cluster
 from pymq.console.asking.clusters import BusyError, Clusters
-from pymq.console.changes import offsets
+from pymq.console.changes import groups as group_changes
+from pymq.console.changes import offsets, settings
+from pymq.console.changes import topics as topic_changes
 from pymq.console.changes.flow import Change, Changes, Person
-from pymq.console.changes.plan import ConflictError
 from pymq.console.history.checkup import Checkup
 from pymq.console.history.recorder import Recorder
 from pymq.console.history.sight import Permissions, Sight
@@ -54,7 +55,7 @@ from pymq.console.web.origins import OriginCheck, Origins
 from pymq.console.web.parameters import BadRequest, Parameters
 from pymq.console.web.static_files import KEPT, StaticFiles
 from pymq.console.web.streams import EventAnswer, Streams, TooManyStreams
-from pymq.errors import NotFoundError, PymqError, RefusedError, UnreachableError, UsageError
+from pymq.errors import ConflictError, NotFoundError, PymqError, RefusedError, UnreachableError, UsageError
 from pymq.operations.auth.proof import Proof, proof_of
 from pymq.operations.doctor.state import ClusterState
 from pymq.operations.message.schemas import Schemas
@@ -151,7 +152,14 @@ class Around:
 
 
 CHANGES: Final[Mapping[str, Change]] = {
+    "brokers/{broker}/{id:int}/settings": Change(settings.form, settings.prepare),
+    "groups/{group}/delete": Change(group_changes.delete_form, group_changes.delete),
     "groups/{group}/reset": Change(offsets.form, offsets.prepare),
+    "groups/{group}/update": Change(group_changes.update_form, group_changes.update),
+    "new/group": Change(group_changes.create_form, group_changes.create),
+    "new/topic": Change(topic_changes.create_form, topic_changes.create),
+    "topics/{topic}/delete": Change(topic_changes.delete_form, topic_changes.delete),
+    "topics/{topic}/update": Change(topic_changes.update_form, topic_changes.update),
 }
 
 
@@ -274,7 +282,11 @@ class Console:
         if isinstance(page, Download):
             headers = {"content-disposition": f'attachment; filename="{page.name}"'}
             return Response(page.content, headers=headers, media_type=BYTES)
-        return self._answer(200, around, page)
+        try:
+            return self._answer(200, around, page)
+        except Exception as error:  # a template that does not fit its page
+            log.exception("the page %s", around.section)
+            return self._problem(around, error)
 
     def _stream(self, request: Request, around: Around, page: Events) -> ASGIApp:
         """Return the answer that streams events until the session, the browser, the server or a limit ends it."""

@@ -388,3 +388,14 @@ class TestLogIn:
 
 def test_the_navigation_leads_to_pages_that_are_there() -> None:
     assert {path for _, path, _ in module.NAVIGATION} <= PAGES.keys() | {"about"}
+
+
+def test_a_template_that_does_not_fit_is_a_fault_that_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    async def things(visit: Visit) -> Page:
+        return Page("Things", "topics.html", {}, ())
+
+    world = World()
+    app = make_app(Console(world.shell, {"things": things}), Origins.of_listener("127.0.0.1", 8082, "http"))
+    answer = request(app, "/at/prod/things")
+    assert answer.status == 500 and "This is a fault of the console" in answer.text
+    assert answer.header("content-security-policy") and "the page things" in caplog.text

@@ -65,7 +65,8 @@ class Changes:
         number = self._plans.keep(session, person.context, plan)
         person.session.on_end.add(lambda: self._forget(session))
         shown = {"plan": plan, "number": number, "sections": plan.sections}
-        return Page(plan.title, "plan.html", {"plan": plan.record, "number": number}, plan.command, shown)
+        data = {"plan": plan.record, "number": number}
+        return Page(plan.title, "plan.html", data, plan.command, shown, visit.cluster.unreached)
 
     async def take_back(self, person: Person, visit: Visit, number: str) -> Page:
         """Return the page of the plan that takes a change back. Raises NotFoundError, PymqError."""
@@ -93,7 +94,8 @@ class Changes:
         self._note(person, plan, _result(outcome), outcome)
         undo = "" if outcome.undo is None else self._undos.keep(session, person.context, outcome.undo)
         shown = {"plan": plan, "sections": outcome.sections, "undo": undo}
-        return Page(plan.title, "outcome.html", {"outcome": outcome.record}, plan.command, shown, dict(outcome.failed))
+        missing = visit.cluster.unreached | outcome.failed
+        return Page(plan.title, "outcome.html", {"outcome": outcome.record}, plan.command, shown, missing)
 
     def _forget(self, session: str) -> None:
         self._plans.forget_session(session)

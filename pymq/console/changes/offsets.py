@@ -7,11 +7,12 @@ from typing import Any, Final
 
 from pymq.client import MessageQueue
 from pymq.client.admin import Admin
-from pymq.console.changes.plan import ConflictError, Outcome, Plan, Prepare
+from pymq.console.changes.fields import Field, Input, form_page
+from pymq.console.changes.plan import Outcome, Plan, Prepare
 from pymq.console.pages.page import Page, Visit
 from pymq.console.pages.sections import Column, Kind, Table
 from pymq.console.web.parameters import BadRequest, Parameters
-from pymq.errors import UsageError
+from pymq.errors import ConflictError, UsageError
 from pymq.operations import offsets
 from pymq.operations.offsets import Selection
 from pymq.operations.start import parse_start
@@ -42,8 +43,13 @@ async def form(visit: Visit) -> Page:
     """Return the page that asks where a group is to go."""
     group = visit.path["group"]
     topic = visit.parameters.text("topic", "", length_max=NAME_LENGTH_MAX)
-    shown = {"group": group, "topic": topic}
-    return Page(f"Move {group}", "reset.html", {"group": group, "topic": topic}, ("offset", "show", group), shown)
+    fields = [
+        Field("topic", "Topic", value=topic, hint="all that the group reads"),
+        Field("kind", "Move", Input.choice, TO, choices=(TO, SKIP, COPY)),
+        Field("value", "Where", hint="start, end, 1200, -15m, 2026-01-31T12:00", is_required=True),
+    ]
+    note = "to: start, end, an offset or a time; skip: so many messages, or all; copy: the place of another group."
+    return form_page(f"Move {group}", fields, ("offset", "show", group), note)
 
 
 def prepare(visit: Visit, given: Parameters) -> Prepare:

@@ -8,11 +8,6 @@ from typing import Any
 
 from pymq.client.admin import Admin
 from pymq.console.pages.sections import Table, Values
-from pymq.errors import PymqError
-
-
-class ConflictError(PymqError):
-    """Someone else has changed the subject since the plan was made. Nothing is changed."""
 
 
 @dataclass(frozen=True, slots=True)

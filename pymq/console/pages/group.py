@@ -9,7 +9,7 @@ from pymq.client.admin import Admin
 from pymq.console.history.rings import Kind as Of
 from pymq.console.history.rings import Subject
 from pymq.console.history.section import charts_of
-from pymq.console.pages.links import dead_letters_path, member_path, reset_path, topic_path
+from pymq.console.pages.links import dead_letters_path, group_path, member_path, topic_path
 from pymq.console.pages.page import Page, Visit
 from pymq.console.pages.sections import Column, Kind, Table, Values
 from pymq.operations.group.lag import lag_of_group
@@ -89,11 +89,16 @@ async def group(visit: Visit) -> Page:
             ],
             "links": [
                 ("Dead letters", dead_letters_path(name)),
-                *([("Move its place", reset_path(name))] if visit.allows_changes else []),
+                *(_changes(name) if visit.allows_changes else []),
             ],
         },
         visit.cluster.unreached,
     )
+
+
+def _changes(name: str) -> list[tuple[str, str]]:
+    path = group_path(name)
+    return [("Move its place", f"{path}/reset"), ("Change it", f"{path}/update"), ("Delete it", f"{path}/delete")]
 
 
 def _differing(records: list[dict[str, Any]]) -> list[Column]:

@@ -25,11 +25,6 @@ def member_path(group: str, client_id: str) -> str:
     return f"groups/{_quoted(group)}/members/{_quoted(client_id)}"
 
 
-def reset_path(group: str) -> str:
-    """Return the path of the form that moves a group's place."""
-    return f"{group_path(group)}/reset"
-
-
 def message_path(topic: str, message_id: str) -> str:
     """Return the path of a message's page. ``message_id``: either of its ids, or its place."""
     return f"messages/{_quoted(topic)}/{_quoted(message_id)}"

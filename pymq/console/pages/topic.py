@@ -9,7 +9,7 @@ from pymq.client.admin import Admin
 from pymq.console.history.rings import Kind as Of
 from pymq.console.history.rings import Subject
 from pymq.console.history.section import charts_of
-from pymq.console.pages.links import group_path, messages_path, tail_path
+from pymq.console.pages.links import group_path, messages_path, tail_path, topic_path
 from pymq.console.pages.page import Page, Visit
 from pymq.console.pages.sections import Column, Kind, Table
 from pymq.operations.topic.listing import describe_topic, topic_queues, topic_route
@@ -72,7 +72,16 @@ async def topic(visit: Visit) -> Page:
                 Table("Queues", _QUEUES, queues, "This topic has no queues."),
                 Table("Route", _ROUTE, route, "Name servers know no broker with this topic."),
             ],
-            "links": [("Messages", messages_path(name)), ("Tail", tail_path(name))],
+            "links": [
+                ("Messages", messages_path(name)),
+                ("Tail", tail_path(name)),
+                *(_changes(name) if visit.allows_changes else []),
+            ],
         },
         visit.cluster.unreached,
     )
+
+
+def _changes(name: str) -> list[tuple[str, str]]:
+    path = topic_path(name)
+    return [("Change it", f"{path}/update"), ("Delete it", f"{path}/delete")]

@@ -1,0 +1,87 @@
+"""A browser that changes a real broker through a console's forms."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from pymq.clock import SystemClock
+from pymq.console.serve import ConsoleSettings, running
+from pymq.testing.broker import TestBroker
+from tests.console.messages.test_with_broker import Browser
+
+
+class Desk:
+    """Fills in forms, and knows what is in the audit."""
+
+    def __init__(self, browser: Browser, broker: TestBroker, audit: Path) -> None:
+        self.browser = browser
+        self.broker = broker
+        self._audit = audit
+
+    async def form(self, path: str) -> str:
+        """Open a form, and return its token."""
+        head, body = await self.browser.get(path)
+        assert head.startswith(b"HTTP/1.1 200"), body
+        if found := re.search(rb"set-cookie: ([^;]+)", head):
+            self.browser.cookie = found[1].decode()
+        return self.token(body)
+
+    @staticmethod
+    def token(body: bytes) -> str:
+        """Return the token that stands in the forms of a page."""
+        return re.findall(r'name="token" value="([^"]+)"', body.decode())[0]
+
+    async def ask(self, path: str, **fields: str) -> tuple[int, str]:
+        """Send a form, and return the status and the text of the answer."""
+        token = await self.form(path)
+        return await self.send(path, token=token, **fields)
+
+    async def send(self, path: str, **fields: str) -> tuple[int, str]:
+        """Send fields, and return the status and the text of the answer."""
+        head, body = await self.browser.get(path, fields)
+        return int(head.split()[1]), body.decode()
+
+    async def plan(self, path: str, **fields: str) -> tuple[str, str, str]:
+        """Return the text, the address and the token of a new plan."""
+        status, text = await self.ask(path, **fields)
+        assert status == 200, text
+        (plan,) = re.findall(r'action="/at/default/(plans/[^"]+)"', text)
+        return text, plan, self.token(text.encode())
+
+    async def change(self, path: str, confirm: str = "", **fields: str) -> str:
+        """Plan and carry out a change; return the text of its result."""
+        _, plan, token = await self.plan(path, **fields)
+        status, text = await self.send(plan, token=token, confirm=confirm)
+        assert status == 200, text
+        return text
+
+    def audit(self) -> list[tuple[str, str, str]]:
+        """Return action, subject and result of each attempt."""
+        file = self._audit / "audit.log"
+        lines = map(json.loads, file.read_text().splitlines()) if file.exists() else ()
+        return [(line["action"], line["subject"], line["result"]) for line in lines]
+
+
+def with_desk(
+    broker: TestBroker, audit: Path, work: Callable[[Desk], Awaitable[None]], *, allow_changes: bool = True
+) -> None:
+    """Run ``work`` with a console of the broker."""
+
+    @asynccontextmanager
+    async def desk() -> AsyncIterator[Desk]:
+        settings = ConsoleSettings(
+            {"default": (broker.namesrv,)}, port=0, allow_changes=allow_changes, audit_directory=str(audit)
+        )
+        async with running(settings, SystemClock()) as console:
+            yield Desk(Browser(console.url), broker, audit)
+
+    async def run() -> None:
+        async with desk() as found:
+            await work(found)
+
+    asyncio.run(run())
