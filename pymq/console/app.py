@@ -31,6 +31,7 @@ from pymq.console.messages.message import message, message_body
 from pymq.console.messages.search import messages
 from pymq.console.messages.tail import tail, tail_events
 from pymq.console.messages.trace import trace
+from pymq.console.pages.audit import AuditPage
 from pymq.console.pages.broker import broker
 from pymq.console.pages.brokers import brokers
 from pymq.console.pages.clients import clients
@@ -69,7 +70,7 @@ BYTES: Final = "application/octet-stream"
 EVENT_STREAM: Final = "text/event-stream"
 FORMATS: Final = ("html", "json")
 # Sections of the navigation: name, path below a context, and the key that goes there after "g".
-NAVIGATION: Final = (
+NAVIGATION: Final[tuple[tuple[str, str, str], ...]] = (
     ("Overview", "", "o"),
     ("Brokers", "brokers", "b"),
     ("Topics", "topics", "t"),
@@ -169,6 +170,11 @@ class Console:
     def __init__(self, shell: Shell, pages: Mapping[str, MakePage] = PAGES) -> None:
         """``pages``: by their path below a context."""
         self._shell = shell
+        self._navigation = NAVIGATION
+        if shell.changes is not None:
+            audit = shell.changes.audit
+            pages = {**pages, "audit": AuditPage(audit.newest, lambda: audit.problem).page}
+            self._navigation = (*NAVIGATION[:-1], ("Audit", "audit", "l"), NAVIGATION[-1])
         self._templates = make_environment()
         self._permissions = Permissions(shell.clock)
         routes = [
@@ -404,7 +410,7 @@ class Console:
             "context_path": lambda name: f"/at/{quote(name)}/",
             "session": around.session,
             "section": around.section,
-            "navigation": NAVIGATION,
+            "navigation": self._navigation,
             "now_ms": now_ms,
             "allow_changes": self._shell.changes is not None,
             "static": lambda name: f"/static/{self._shell.static.name_of(name)}",

@@ -48,7 +48,7 @@ class Changes:
     """The changes of one console. Each plan is used once, and every attempt is in the audit."""
 
     def __init__(self, audit: Audit, clock: Clock) -> None:
-        self._audit = audit
+        self.audit = audit
         self._plans: Kept[Plan] = Kept(
             clock,
             PLAN_AGE_MAX_MS,
@@ -103,7 +103,7 @@ class Changes:
 
     def _note(self, person: Person, plan: Plan, result: str, outcome: Outcome | None = None) -> None:
         after = None if outcome is None else outcome.record
-        self._audit.note(
+        self.audit.note(
             result=result, before=plan.record, after=after, action=plan.action, subject=plan.subject, **person.about
         )
 
