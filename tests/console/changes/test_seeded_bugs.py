@@ -1,0 +1,59 @@
+"""Mutation tests of changes: their tests catch every seeded bug."""
+
+from __future__ import annotations
+
+import inspect
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pymq.testing.broker import TestBroker
+from tests.console.changes import test_audit, test_kept, test_offsets, test_topics
+from tests.console.changes.seeded_bugs import BUGS
+from tests.console.pages import test_audit as test_audit_page
+from tests.console.test_seeded_bugs import arguments_of
+from tests.planting import Bug, follow, is_caught
+
+pytestmark = [
+    pytest.mark.usefixtures("quiet_log"),
+    # A test that ends in the midst leaves what it has begun.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+MODULES = {
+    "test_audit": test_audit,
+    "test_audit_page": test_audit_page,
+    "test_kept": test_kept,
+    "test_offsets": test_offsets,
+    "test_topics": test_topics,
+}
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_seeded_bug_is_caught(bug: Bug) -> None:
+    assert is_caught(bug, _run), f"{bug} passed {bug.suites}"
+
+
+def _run(suite: str) -> None:
+    module_name, _, name = suite.partition(".")
+    module = MODULES[module_name]
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
+        follow(module, patch)
+        test = getattr(module, name)
+        for arguments in arguments_of(test):
+            test(**_fixtures(test, stack), **arguments)
+
+
+def _fixtures(test: Callable[..., Any], stack: ExitStack) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    wanted = inspect.signature(test).parameters
+    if "broker" in wanted:
+        found["broker"] = stack.enter_context(TestBroker())
+        if test.__module__.endswith("test_offsets"):
+            found["broker"].create_topic(test_offsets.TOPIC, queue_count=1)
+    if "tmp_path" in wanted:
+        found["tmp_path"] = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    return found
