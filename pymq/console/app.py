@@ -22,7 +22,7 @@ from pymq.console.asking.clusters import BusyError, Clusters
 from pymq.console.changes import groups as group_changes
 from pymq.console.changes import offsets, settings
 from pymq.console.changes import topics as topic_changes
-from pymq.console.changes.flow import Change, Changes, Person
+from pymq.console.changes.flow import Change, Changes, NotConfirmedError, Person
 from pymq.console.history.checkup import Checkup
 from pymq.console.history.recorder import Recorder
 from pymq.console.history.sight import Permissions, Sight
@@ -41,7 +41,7 @@ from pymq.console.pages.groups import groups
 from pymq.console.pages.member import member
 from pymq.console.pages.name_servers import name_servers
 from pymq.console.pages.overview import overview
-from pymq.console.pages.page import PAGE_TIMEOUT_S, Download, Events, Examine, MakePage, Page, Visit
+from pymq.console.pages.page import PAGE_TIMEOUT_S, Download, Events, Examine, MakePage, Page, Redirect, Visit
 from pymq.console.pages.raft import raft
 from pymq.console.pages.rendering import make_environment
 from pymq.console.pages.topic import topic
@@ -215,8 +215,28 @@ class Console:
             at = f"/at/{{context}}/{path}"
             yield Route(at, partial(self._change_form, path.partition("/")[0], change), methods=["GET"])
             yield Route(at, partial(self._post, partial(_planned, changes, change)), methods=["POST"])
-        yield Route("/at/{context}/plans/{number}", partial(self._post, partial(_applied, changes)), methods=["POST"])
-        yield Route("/at/{context}/undo/{number}", partial(self._post, partial(_taken_back, changes)), methods=["POST"])
+        for path, show, do in (
+            ("plans", changes.plan_page, partial(_applied, changes)),
+            ("outcomes", changes.outcome_page, None),
+            ("undo", None, partial(_taken_back, changes)),
+        ):
+            at = f"/at/{{context}}/{path}/{{number}}"
+            if show is not None:
+                yield Route(at, partial(self._shown, show), methods=["GET"])
+            if do is not None:
+                yield Route(at, partial(self._post, do), methods=["POST"])
+
+    async def _shown(self, show: Callable[[Person, str], Page], request: Request) -> ASGIApp:
+        """Answer with what waits for this person."""
+        around = self._around(request, "")
+        if around.session is None:
+            return self._to_log_in(request, around) if self._shell.needs_log_in else self._problem(around, _GONE)
+        person = Person(around.session, around.context, "")
+
+        async def make(visit: Visit) -> Page:
+            return show(person, visit.path["number"])
+
+        return await self._made(request, around, make)
 
     async def _change_form(self, section: str, change: Change, request: Request) -> ASGIApp:
         """Return the form of a change. A person without a session gets one, because a form needs its token."""
@@ -233,8 +253,8 @@ class Console:
             answer.headers["set-cookie"] = self._shell.sessions.set_cookie(around.context, cookie)
         return answer
 
-    async def _post(self, work: Callable[[Person, Visit, Parameters], Awaitable[Page]], request: Request) -> ASGIApp:
-        """Answer a form that came from a page of the person's own session."""
+    async def _post(self, work: Callable[[Person, Visit, Parameters], Awaitable[str]], request: Request) -> ASGIApp:
+        """Do what a form of the person's own session asks for, and lead to the page that shows it."""
         around = self._around(request, "")
         try:
             form = await read_form(request.scope, request.receive)
@@ -245,7 +265,15 @@ class Console:
         if session is None or not session.has_token(token):
             return self._problem(around, BadRequest("token", "the form is of another session: load the page again"))
         person = Person(session, around.context, request.client.host if request.client else "")
-        return await self._made(request, around, lambda visit: work(person, visit, form))
+
+        async def make(visit: Visit) -> Page | Redirect:
+            try:
+                return Redirect(await work(person, visit, form))
+            except NotConfirmedError as error:
+                assert self._shell.changes is not None
+                return self._shell.changes.plan_page(person, visit.path["number"], str(error))
+
+        return await self._made(request, around, make)
 
     async def _page(self, section: str, make: MakePage, request: Request) -> ASGIApp:
         return await self._made(request, self._around(request, section), make)
@@ -285,6 +313,8 @@ class Console:
             return self._problem(around, error)
         if isinstance(page, Events):
             return self._stream(request, around, page)
+        if isinstance(page, Redirect):
+            return RedirectResponse(f"/at/{quote(around.context)}/{page.path}", 303)
         if isinstance(page, Download):
             headers = {"content-disposition": f'attachment; filename="{page.name}"'}
             return Response(page.content, headers=headers, media_type=BYTES)
@@ -421,16 +451,16 @@ class Console:
         return Response(html.encode("utf-8", "backslashreplace"), status, media_type=HTML)
 
 
-async def _planned(changes: Changes, change: Change, person: Person, visit: Visit, form: Parameters) -> Page:
-    return await changes.plan(person, visit, change.prepare(visit, form))
+async def _planned(changes: Changes, change: Change, person: Person, visit: Visit, form: Parameters) -> str:
+    return f"plans/{await changes.plan(person, visit, change.prepare(visit, form))}"
 
 
-async def _applied(changes: Changes, person: Person, visit: Visit, form: Parameters) -> Page:
-    return await changes.apply(person, visit, visit.path["number"], form)
+async def _applied(changes: Changes, person: Person, visit: Visit, form: Parameters) -> str:
+    return f"outcomes/{await changes.apply(person, visit, visit.path['number'], form)}"
 
 
-async def _taken_back(changes: Changes, person: Person, visit: Visit, form: Parameters) -> Page:
-    return await changes.take_back(person, visit, visit.path["number"])
+async def _taken_back(changes: Changes, person: Person, visit: Visit, form: Parameters) -> str:
+    return f"plans/{await changes.take_back(person, visit, visit.path['number'])}"
 
 
 def _log_in_page(around: Around, following: str, name: str = "", problem: str = "") -> Page:
@@ -453,6 +483,9 @@ _TITLES: Final = {
     502: "The cluster does not answer",
     504: "The cluster did not answer in time",
 }
+
+
+_GONE: Final = NotFoundError("this is of another session, or no more: make the plan again")
 
 
 def problem_of(error: Exception) -> tuple[int, str, str]:

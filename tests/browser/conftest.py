@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -41,8 +44,8 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def console() -> Iterator[str]:
-    """The URL of a console, of a cluster with some topics, messages and a group."""
+def cluster() -> Iterator[StandaloneProcess]:
+    """A cluster with some topics, messages and a group, and its console."""
     with StandaloneProcess(arguments=["--console-port", "0"]) as server:
         with Producer("seeding", namesrv=server.namesrv) as producer:
             for number in range(60):
@@ -62,7 +65,23 @@ def console() -> Iterator[str]:
         consumer = PushConsumer("billing", namesrv=server.namesrv, on_message=lambda message: None)
         consumer.subscribe("orders")
         with consumer:
-            yield server.console
+            yield server
+
+
+@pytest.fixture(scope="session")
+def console(cluster: StandaloneProcess) -> str:
+    """The URL of a console that only looks."""
+    return cluster.console
+
+
+@pytest.fixture(scope="session")
+def changing(cluster: StandaloneProcess) -> Iterator[str]:
+    """The URL of a console of the same cluster whose pages may change it."""
+    command = [sys.executable, "-m", "pymq", "console", "--namesrv", cluster.namesrv, "--port", "0", "--json"]
+    with subprocess.Popen([*command, "--allow-changes"], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield json.loads(process.stdout.readline())["console"]
+        process.terminate()
 
 
 @pytest.fixture(scope="session")

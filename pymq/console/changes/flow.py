@@ -12,13 +12,17 @@ from pymq.console.changes.kept import Kept
 from pymq.console.changes.plan import Outcome, Plan, Prepare
 from pymq.console.pages.page import Page, Visit
 from pymq.console.people.sessions import Session
-from pymq.console.web.parameters import BadRequest, Parameters
+from pymq.console.web.parameters import Parameters
 from pymq.errors import PymqError
 
 PLAN_AGE_MAX_MS: Final = 10 * 60 * 1000
 UNDO_AGE_MAX_MS: Final = 60 * 60 * 1000
 CONFIRM: Final = "confirm"  # the field with the typed name
 DONE: Final = "done"
+
+
+class NotConfirmedError(PymqError):
+    """A name that stands for a loss was not typed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,39 +53,46 @@ class Changes:
 
     def __init__(self, audit: Audit, clock: Clock) -> None:
         self.audit = audit
-        self._plans: Kept[Plan] = Kept(
+        self._plans: Kept[tuple[Plan, dict[str, str]]] = Kept(
             clock,
             PLAN_AGE_MAX_MS,
             "this plan was used, or is older than 10 minutes: nothing is changed by it; make the plan again",
         )
         self._undos: Kept[Prepare] = Kept(
-            clock, UNDO_AGE_MAX_MS, "this was taken back already, or is older than an hour: nothing is changed"
+            clock, UNDO_AGE_MAX_MS, "this is older than an hour, and can't be taken back by a click: nothing is changed"
+        )
+        self._outcomes: Kept[Page] = Kept(
+            clock, PLAN_AGE_MAX_MS, "this result is older than 10 minutes: the audit says what was done"
         )
 
-    async def plan(self, person: Person, visit: Visit, prepare: Prepare) -> Page:
-        """Return the page of a new plan. Raises PymqError."""
+    async def plan(self, person: Person, visit: Visit, prepare: Prepare) -> str:
+        """Make a plan, and return its number. Raises PymqError."""
         plan = await visit.cluster.change(prepare)
         session = person.session.key
-        number = self._plans.keep(session, person.context, plan)
+        number = self._plans.keep(session, person.context, (plan, visit.cluster.unreached))
         person.session.on_end.add(lambda: self._forget(session))
-        shown = {"plan": plan, "number": number, "sections": plan.sections}
-        data = {"plan": plan.record, "number": number}
-        return Page(plan.title, "plan.html", data, plan.command, shown, visit.cluster.unreached)
+        return number
 
-    async def take_back(self, person: Person, visit: Visit, number: str) -> Page:
-        """Return the page of the plan that takes a change back. Raises NotFoundError, PymqError."""
+    async def take_back(self, person: Person, visit: Visit, number: str) -> str:
+        """Plan what takes a change back, and return the plan's number. Raises NotFoundError, PymqError."""
         return await self.plan(person, visit, self._undos.find(person.session.key, person.context, number))
 
-    async def apply(self, person: Person, visit: Visit, number: str, form: Parameters) -> Page:
-        """Carry out the plan with a number, once, and return the page of what it did.
+    def plan_page(self, person: Person, number: str, problem: str = "") -> Page:
+        """Return the page of a plan. Raises NotFoundError. ``problem``: why it was not carried out."""
+        plan, missing = self._plans.find(person.session.key, person.context, number)
+        shown = {"plan": plan, "number": number, "sections": plan.sections, "problem": problem}
+        return Page(plan.title, "plan.html", {"plan": plan.record, "problem": problem}, plan.command, shown, missing)
 
-        Raises BadRequest for a loss without its name typed, after which the plan still waits; NotFoundError for a plan
-        that is no more; PymqError when nothing was changed.
+    async def apply(self, person: Person, visit: Visit, number: str, form: Parameters) -> str:
+        """Carry out the plan with a number, once, and return the number of its outcome.
+
+        Raises NotConfirmedError for a loss without its name typed, after which the plan still waits; NotFoundError for
+        a plan that is no more; PymqError when nothing was changed.
         """
         session = person.session.key
-        plan = self._plans.find(session, person.context, number)
+        plan, _ = self._plans.find(session, person.context, number)
         if not plan.is_confirmed_by(form.text(CONFIRM, "")):
-            raise BadRequest(CONFIRM, f"type {plan.confirm} to confirm it, or leave the page")
+            raise NotConfirmedError(f"Nothing is changed: type {plan.confirm} to confirm it.")
         self._plans.take(session, person.context, number)
         try:
             outcome = await visit.cluster.change(plan.apply)
@@ -93,13 +104,19 @@ class Changes:
             raise
         self._note(person, plan, _result(outcome), outcome)
         undo = "" if outcome.undo is None else self._undos.keep(session, person.context, outcome.undo)
-        shown = {"plan": plan, "sections": outcome.sections, "undo": undo}
         missing = visit.cluster.unreached | outcome.failed
-        return Page(plan.title, "outcome.html", {"outcome": outcome.record}, plan.command, shown, missing)
+        shown = {"plan": plan, "sections": outcome.sections, "undo": undo}
+        page = Page(plan.title, "outcome.html", {"outcome": outcome.record}, plan.command, shown, missing)
+        return self._outcomes.keep(session, person.context, page)
+
+    def outcome_page(self, person: Person, number: str) -> Page:
+        """Return the page of what a change did. Raises NotFoundError."""
+        return self._outcomes.find(person.session.key, person.context, number)
 
     def _forget(self, session: str) -> None:
         self._plans.forget_session(session)
         self._undos.forget_session(session)
+        self._outcomes.forget_session(session)
 
     def _note(self, person: Person, plan: Plan, result: str, outcome: Outcome | None = None) -> None:
         after = None if outcome is None else outcome.record

@@ -79,4 +79,11 @@ class Events:
     events: AsyncIterator[bytes]
 
 
-MakePage = Callable[[Visit], Awaitable[Page | Download | Events]]
+@dataclass(frozen=True, slots=True)
+class Redirect:
+    """Another page, by its path below the context."""
+
+    path: str
+
+
+MakePage = Callable[[Visit], Awaitable[Page | Download | Events | Redirect]]

@@ -42,8 +42,10 @@ class Desk:
         return await self.send(path, token=token, **fields)
 
     async def send(self, path: str, **fields: str) -> tuple[int, str]:
-        """Send fields, and return the status and the text of the answer."""
+        """Send fields, and return the status and the text of the page that they lead to."""
         head, body = await self.browser.get(path, fields)
+        if found := re.search(rb"location: /at/default/(\S+)", head):
+            head, body = await self.browser.get(found[1].decode())
         return int(head.split()[1]), body.decode()
 
     async def plan(self, path: str, **fields: str) -> tuple[str, str, str]:

@@ -10,7 +10,7 @@ from pymq.clock import ManualClock
 from pymq.console.app import Console, Shell, make_app
 from pymq.console.asking.cluster import Cluster
 from pymq.console.asking.clusters import Clusters
-from pymq.console.pages.page import Download, Events, MakePage, Page, Visit
+from pymq.console.pages.page import Download, Events, MakePage, Page, Redirect, Visit
 from pymq.console.people.log_in import LogIns
 from pymq.console.people.sessions import Sessions
 from pymq.console.web.bodies import parse_form
@@ -66,7 +66,7 @@ def html_of(make: MakePage, cluster: FakeCluster, query: str = "", **path: str) 
     log_ins = LogIns(sessions, cast(Any, None), clock)
     shell = Shell(cast(Clusters, Fixed()), sessions, log_ins, clock, StaticFiles("pymq.console"))
 
-    async def with_path(given: Visit) -> Page | Download | Events:
+    async def with_path(given: Visit) -> Page | Download | Events | Redirect:
         return await make(Visit(given.cluster, given.parameters, path, given.clock))
 
     app = make_app(Console(shell, {"things": with_path}), Origins.of_listener("127.0.0.1", 8082, "http"))
