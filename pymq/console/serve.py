@@ -15,7 +15,8 @@ from pymq.client import PullConsumer
 from pymq.client.admin import Admin
 from pymq.clock import Clock
 from pymq.config.security import is_loopback
-from pymq.console.app import PAGES, Console, Shell, make_app
+from pymq.console.answers import Shell
+from pymq.console.app import PAGES, Console, make_app
 from pymq.console.asking.clusters import Clusters
 from pymq.console.changes.audit import FILE_COUNT_MAX, SIZE_MAX_BYTES, Audit
 from pymq.console.changes.flow import Changes

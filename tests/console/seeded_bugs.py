@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pymq.console import app, serve
+from pymq.console import answers, app, serve
+from pymq.console.answers import Answers
 from pymq.console.app import Console
 from pymq.console.asking.cluster import Cluster
 from pymq.console.asking.clusters import Clusters
@@ -215,7 +216,7 @@ PEOPLE_BUGS = [
 APP_BUGS = [
     Bug(
         "no-log-in-for-others",
-        Text(Console._page, "around.session is None and self._shell.needs_log_in", "False"),
+        Text(Answers.made, "around.session is None and self.shell.needs_log_in", "False"),
         ("test_app.TestLogIn.test_a_console_for_others_wants_a_person_everywhere",),
     ),
     Bug(
@@ -237,7 +238,7 @@ APP_BUGS = [
     ),
     Bug(
         "a-user-who-is-gone-stays",
-        Text(Console._page, "self._shell.sessions.end(around.session)", "pass"),
+        Text(Answers.made, "self.shell.sessions.end(around.session)", "pass"),
         ("test_app.TestLogIn.test_a_user_who_is_gone_has_no_session",),
     ),
     Bug(
@@ -247,17 +248,17 @@ APP_BUGS = [
     ),
     Bug(
         "an-error-is-a-page-like-others",
-        Text(Console._problem, "self._answer(status, around, page)", "self._answer(200, around, page)"),
+        Text(Answers.problem, "self.answer(status, around, page)", "self.answer(200, around, page)"),
         ("test_app.test_an_error_is_a_page_that_says_it",),
     ),
     Bug(
         "json-without-what-is-missing",
-        Text(Console._answer, ', "missing": page.missing', ""),
+        Text(Answers.answer, ', "missing": page.missing', ""),
         ("test_app.test_a_page_is_html_and_json_with_its_time",),
     ),
     Bug(
         "a-refused-right-is-a-broken-cluster",
-        Text(app.problem_of, "403 if is_right else 502", "502"),
+        Text(answers.problem_of, "403 if is_right else 502", "502"),
         ("test_app.test_an_error_is_a_page_that_says_it",),
     ),
     Bug(

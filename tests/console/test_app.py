@@ -12,8 +12,9 @@ from urllib.parse import quote, urlencode
 import pytest
 
 from pymq.clock import ManualClock
-from pymq.console import app as module
-from pymq.console.app import PAGES, Console, Shell, make_app
+from pymq.console import answers
+from pymq.console.answers import NAVIGATION, Shell
+from pymq.console.app import PAGES, Console, make_app
 from pymq.console.asking.clusters import Clusters
 from pymq.console.pages.page import Download, Events, NotShown, Page, Visit
 from pymq.console.people.log_in import LogIns
@@ -161,7 +162,7 @@ def test_a_fault_of_a_page_is_logged_and_shows_nothing(caplog: pytest.LogCapture
 
 
 def test_a_page_that_takes_too_long_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PAGE_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(answers, "PAGE_TIMEOUT_S", 0.01)
     world = World()
     world.make = lambda visit: asyncio.Event().wait()
     assert world.get().status == 504
@@ -387,7 +388,7 @@ class TestLogIn:
 
 
 def test_the_navigation_leads_to_pages_that_are_there() -> None:
-    assert {path for _, path, _ in module.NAVIGATION} <= PAGES.keys() | {"about"}
+    assert {path for _, path, _ in NAVIGATION} <= PAGES.keys() | {"about"}
 
 
 def test_a_template_that_does_not_fit_is_a_fault_that_is_said(caplog: pytest.LogCaptureFixture) -> None:

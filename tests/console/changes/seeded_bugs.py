@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pymq.console.app import Console
 from pymq.console.changes import offsets, replanned
 from pymq.console.changes.audit import Audit
 from pymq.console.changes.flow import Changes
 from pymq.console.changes.kept import Kept
 from pymq.console.changes.plan import Plan
+from pymq.console.changes.routes import ChangeRoutes
 from pymq.console.pages.audit import AuditPage
 from tests.planting import Bug, Seam, Text, gives
 
@@ -36,7 +36,7 @@ BUGS = [
     Bug("a-skip-is-no-loss", Text(offsets.plan_of, "> 0 for row in rows", "> 10**9 for row in rows"), SKIP),
     Bug(
         "a-form-without-a-token",
-        Text(Console._post, "session is None or not session.has_token(token)", "session is None"),
+        Text(ChangeRoutes._post, "session is None or not session.has_token(token)", "session is None"),
         ("test_offsets.test_a_form_of_another_session_changes_nothing",),
     ),
     Bug(

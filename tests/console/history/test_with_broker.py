@@ -12,7 +12,8 @@ import pytest
 
 from pymq.client import Admin, Credentials, Message, Producer
 from pymq.clock import ManualClock
-from pymq.console.app import Console, Shell, make_app
+from pymq.console.answers import Shell
+from pymq.console.app import Console, make_app
 from pymq.console.asking.clusters import Clusters
 from pymq.console.history.recorder import Recorder
 from pymq.console.history.rings import CLUSTER, Kind, Measure, Subject, point_at

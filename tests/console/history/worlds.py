@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 from pymq.client.admin import BrokerTarget
 from pymq.clock import ManualClock
-from pymq.console.app import Console, Shell, make_app
+from pymq.console.answers import Shell
+from pymq.console.app import Console, make_app
 from pymq.console.asking.cluster import Cluster
 from pymq.console.asking.clusters import Clusters
 from pymq.console.history.checkup import Checkup

@@ -7,7 +7,8 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any, cast
 
 from pymq.clock import ManualClock
-from pymq.console.app import Console, Shell, make_app
+from pymq.console.answers import Shell
+from pymq.console.app import Console, make_app
 from pymq.console.asking.cluster import Cluster
 from pymq.console.asking.clusters import Clusters
 from pymq.console.pages.page import Download, Events, MakePage, Page, Redirect, Visit
