@@ -39,6 +39,7 @@ from pymq.console.people.log_in import NAME_LENGTH_MAX, SECRET_LENGTH_MAX
 from pymq.console.web.asgi import App, Receive, Scope, Send, answer_text
 from pymq.console.web.bodies import read_form
 from pymq.console.web.headers import Headers
+from pymq.console.web.lengths import OneLength
 from pymq.console.web.origins import OriginCheck, Origins
 from pymq.console.web.parameters import BadRequest
 from pymq.console.web.static_files import KEPT
@@ -49,7 +50,7 @@ log = logging.getLogger(__name__)
 PAGES: Final[Mapping[str, MakePage]] = {
     "": overview,
     "brokers": brokers,
-    "brokers/{broker}/{id:int}": broker,
+    "brokers/{broker}/{id}": broker,
     "topics": topics,
     "topics/{topic}": topic,
     "topics/{topic}/tail": tail,
@@ -187,4 +188,4 @@ def _has_bad_text(raw_path: bytes) -> bool:
 
 def make_app(console: Console, origins: Origins, *, is_encrypted: bool = False) -> App:
     """Return the whole application: the console behind the checks of every request."""
-    return Headers(OriginCheck(console, origins), is_encrypted=is_encrypted)
+    return Headers(OneLength(OriginCheck(console, origins)), is_encrypted=is_encrypted)

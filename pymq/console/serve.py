@@ -13,6 +13,7 @@ from typing import Final
 
 from pymq.client import PullConsumer
 from pymq.client.admin import Admin
+from pymq.client.admin.connection import AnswerLimits
 from pymq.clock import Clock
 from pymq.config.security import is_loopback
 from pymq.console.answers import Shell
@@ -46,6 +47,8 @@ from pymq.security.credentials import Credentials
 
 CLEANING_PERIOD_S: Final = 10.0
 REQUEST_TIMEOUT_S: Final = 5.0
+# A broker's answer about 20,000 topics has 4 MiB, and takes 22 MiB parsed.
+ANSWER_LIMITS: Final = AnswerLimits(frame_bytes_max=8 * 1024 * 1024, parsed_bytes_max=48 * 1024 * 1024)
 DOCTOR_TIMEOUT_S: Final = 2.0  # of each request; a page waits for several of a broker, one after the other
 
 
@@ -117,7 +120,14 @@ async def running(
 
     def admin_of(context: str, credentials: Credentials | None) -> Admin:
         servers = list(settings.contexts[context])
-        return Admin(servers, timeout_s=REQUEST_TIMEOUT_S, is_partial=True, clock=clock, credentials=credentials)
+        return Admin(
+            servers,
+            timeout_s=REQUEST_TIMEOUT_S,
+            is_partial=True,
+            clock=clock,
+            credentials=credentials,
+            limits=ANSWER_LIMITS,
+        )
 
     def make_consumer(context: str, session: Session | None) -> PullConsumer:
         credentials = session.credentials if session is not None else None
@@ -199,7 +209,13 @@ def gatherer(
     """Return what asks a cluster for all that the doctor's checks need. ``names``: brokers that it should have."""
 
     def open_admin(addresses: Sequence[str]) -> Admin:
-        return Admin(addresses, timeout_s=DOCTOR_TIMEOUT_S, clock=clock, credentials=credentials)
+        return Admin(
+            addresses,
+            timeout_s=DOCTOR_TIMEOUT_S,
+            clock=clock,
+            credentials=credentials,
+            limits=ANSWER_LIMITS,
+        )
 
     return Gatherer(
         servers,

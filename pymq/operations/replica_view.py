@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pymq.client.admin import Admin
-from pymq.errors import NotFoundError, PymqError
+from pymq.errors import NotFoundError, PymqError, RefusedError, UnreachableError
 from pymq.model.hosts import host_of
 from pymq.model.route import MASTER_ID
 from pymq.wire.bodies_replication import CONNECTED, FOLLOWING, REFUSED, ReplicationStatus, SlaveState
@@ -18,7 +18,10 @@ _TOO_FEW = "in sync (inSyncReplicas"  # part of the text with which a SYNC_MASTE
 
 @dataclass(slots=True)
 class BrokerView:
-    """One registered broker. If it does not answer, ``status`` is None and ``error`` has the reason."""
+    """One registered broker. If it does not answer, ``status`` is None and ``error`` has the reason.
+
+    ``refusal``: what it answered instead, when it refused.
+    """
 
     cluster: str
     name: str
@@ -27,6 +30,7 @@ class BrokerView:
     status: ReplicationStatus | None = None
     runtime: dict[str, str] = field(default_factory=dict)
     error: str = ""
+    refusal: RefusedError | None = None
 
     @property
     def is_master(self) -> bool:
@@ -110,6 +114,7 @@ async def ask(admin: Admin, views: Iterable[BrokerView]) -> list[BrokerView]:
         for answer in needed:
             if isinstance(answer, PymqError):
                 view.error = str(answer)
+                view.refusal = answer if isinstance(answer, RefusedError) else None
                 return view
             if isinstance(answer, BaseException):
                 raise answer
@@ -120,6 +125,12 @@ async def ask(admin: Admin, views: Iterable[BrokerView]) -> list[BrokerView]:
         return view
 
     return list(await asyncio.gather(*map(one, views)))
+
+
+def why_none_answered(views: Iterable[BrokerView]) -> PymqError:
+    """Return the error to raise when no broker of ``views`` answered: the first one's refusal, or UnreachableError."""
+    first = next(view for view in views if view.status is None)
+    return first.refusal or UnreachableError(f"{first.name}: {first.error}" if first.name else first.error)
 
 
 UNPROVEN = "sends its log without a proof of credentials to {}: every program there gets it"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
 from pymq.console.web.asgi import App
 
@@ -53,7 +54,7 @@ async def asked(
     scope = {
         "type": "http",
         "method": method,
-        "path": path,
+        "path": unquote(path),
         "raw_path": path.encode(),
         "query_string": query.encode("latin-1"),
         "headers": raw,

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from pymq.client.admin.asking import Asking
-from pymq.client.admin.connection import DEFAULT_TIMEOUT_S, AdminConnection
+from pymq.client.admin.connection import DEFAULT_TIMEOUT_S, AdminConnection, AnswerLimits
 from pymq.client.name_servers import parse_name_servers
 from pymq.clock import Clock, SystemClock
 
@@ -41,7 +41,7 @@ class Admin:
     ``namesrv``: "host:port" texts, or one text with several joined by ``;``; without them NAMESRV_ADDR from the
     environment, else 127.0.0.1:9876. ``tls``: without it the environment's. ``timeout_s``: for each request.
     ``is_partial``: calls that ask every broker leave out those that can't be reached, and :attr:`unreached` names them;
-    otherwise they raise. ``credentials``: sign all requests.
+    otherwise they raise. ``credentials``: sign all requests. ``limits``: how large answers may be.
 
     Use it as ``async with Admin(...)`` from one event loop. All calls raise UnreachableError, RefusedError (with the
     server's code and remark) and NotFoundError for a topic, group or message that doesn't exist.
@@ -56,10 +56,16 @@ class Admin:
         is_partial: bool = False,
         credentials: Credentials | None = None,
         tls: Tls | None = None,
+        limits: AnswerLimits | None = None,
     ) -> None:
         addresses = parse_name_servers(namesrv)
         self._connection = AdminConnection(
-            addresses, clock=clock or SystemClock(), timeout_s=timeout_s, credentials=credentials, tls=tls
+            addresses,
+            clock=clock or SystemClock(),
+            timeout_s=timeout_s,
+            credentials=credentials,
+            tls=tls,
+            limits=limits,
         )
         self._asking = Asking(is_partial=is_partial)
 

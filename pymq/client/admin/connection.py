@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,13 +16,46 @@ from pymq.model.route import BrokerData
 from pymq.net.client import RemotingClient
 from pymq.net.name_server_list import NameServerList
 from pymq.wire.bodies_admin import encode_admin_body
-from pymq.wire.command import Command, request
+from pymq.wire.codes import request_name
+from pymq.wire.command import FRAME_SIZE_MAX_BYTES, Command, request
 from pymq.wire.header import Header
 
 if TYPE_CHECKING:
     from pymq.security.credentials import Credentials
 
 DEFAULT_TIMEOUT_S = 5.0
+
+
+# What a value, and an object or a list around values, take in memory once they are parsed.
+_VALUE_BYTES = 60
+_CONTAINER_BYTES = 250
+
+
+def parsed_size_bytes(body: bytes) -> int:
+    """Return about how much memory JSON takes once it is parsed; 0 for other bodies, such as messages."""
+    if body[:1] not in (b"{", b"["):
+        return 0
+    return len(body) + body.count(b",") * _VALUE_BYTES + (body.count(b"{") + body.count(b"[")) * _CONTAINER_BYTES
+
+
+def too_large(address: str, code: int, needed_bytes: int, limit_bytes: int) -> UnreachableError:
+    """Return the error of a server whose answers take too much memory."""
+    return UnreachableError(
+        f"what {address} answers to {request_name(code)} takes about {needed_bytes:,} bytes of memory: at most "
+        f"{limit_bytes:,} are taken here"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerLimits:
+    """How large an answer may be; a server that answers with more counts as not to be reached.
+
+    ``frame_bytes_max``: the connection to the server closes. ``parsed_bytes_max``: JSON that takes more memory, as
+    :func:`parsed_size_bytes` guesses, is not parsed; None for any.
+    """
+
+    frame_bytes_max: int = FRAME_SIZE_MAX_BYTES
+    parsed_bytes_max: int | None = None
 
 
 class AdminConnection:
@@ -37,13 +71,20 @@ class AdminConnection:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         credentials: Credentials | None = None,
         tls: Tls | None = None,
+        limits: AnswerLimits | None = None,
     ) -> None:
         assert namesrv_addresses
+        self.limits = limits or AnswerLimits()
         self._name_servers = NameServerList(namesrv_addresses, clock)
         self.clock = clock
         self.timeout_s = timeout_s
         sign = credentials.sign if credentials is not None else None
-        self._client = RemotingClient(clock=clock, sign=sign, tls=tls_context(tls, clock))
+        self._client = RemotingClient(
+            clock=clock,
+            sign=sign,
+            tls=tls_context(tls, clock),
+            frame_size_max_bytes=self.limits.frame_bytes_max,
+        )
         self._preferred = ""
 
     @property
@@ -82,7 +123,7 @@ class AdminConnection:
         missing: RefusedError | None = None
         for address in [self._preferred, *others]:
             try:
-                answer = await self._client.invoke_ok(address, request(code, header, body), self.timeout_s)
+                answer = await self._invoke_ok(address, request(code, header, body))
             except ClosedError:
                 raise
             except UnreachableError as error:
@@ -145,7 +186,15 @@ class AdminConnection:
         Raises UnreachableError, or RefusedError for a code other than 0.
         """
         raw = body if isinstance(body, bytes) else encode_admin_body(body)
-        return await self._client.invoke_ok(address, request(code, header, raw), self.timeout_s)
+        return await self._invoke_ok(address, request(code, header, raw))
+
+    async def _invoke_ok(self, address: str, command: Command) -> Command:
+        answer = await self._client.invoke_ok(address, command, self.timeout_s)
+        limit_bytes = self.limits.parsed_bytes_max
+        if limit_bytes is not None and (needed_bytes := parsed_size_bytes(answer.body)) > limit_bytes:
+            answer.body = b""  # an error keeps what its frame knows
+            raise too_large(address, command.code, needed_bytes, limit_bytes)
+        return answer
 
     async def ask_or_none(self, address: str, code: int, header: Header, empty_codes: frozenset[int]) -> Command | None:
         """Do what :meth:`ask_broker` does, but returns None for the response codes that mean "not found"."""

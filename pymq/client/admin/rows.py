@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-from pymq.client.admin.connection import AdminConnection
+from pymq.client.admin.connection import AdminConnection, parsed_size_bytes, too_large
 from pymq.errors import RefusedError
 from pymq.wire.bodies_admin import decode_admin_body
 from pymq.wire.bodies_rows import (
@@ -173,11 +173,16 @@ class RowAdmin:
     async def _pages(
         self, address: str, code: int, header: Callable[[str | None], Header], kind: type[Any], rows_name: str
     ) -> Rows[Any] | None:
-        """Return the rows of all pages. Raises RefusedError for pages that never end."""
+        """Return the rows of all pages. Raises RefusedError for pages that never end, UnreachableError for too many."""
         found: Rows[Any] = Rows()
+        limit_bytes, size_bytes = self._connection.limits.parsed_bytes_max, 0
         after: str | None = None
         for _ in range(PAGES_MAX):
             answer = await self._connection.ask_or_none(address, code, header(after), _NOT_KNOWN)
+            if answer is not None and limit_bytes is not None:
+                size_bytes += parsed_size_bytes(answer.body)
+                if size_bytes > limit_bytes:
+                    raise too_large(address, code, size_bytes, limit_bytes)
             page = None if answer is None else decode_admin_body(kind, answer.body)
             rows = None if page is None else getattr(page, rows_name)
             if page is None or rows is None:

@@ -25,7 +25,7 @@ from pymq.errors import NotFoundError, PymqError
 log = logging.getLogger(__name__)
 
 CHANGES: Final[Mapping[str, Change]] = {
-    "brokers/{broker}/{id:int}/settings": Change(settings.form, settings.prepare),
+    "brokers/{broker}/{id}/settings": Change(settings.form, settings.prepare),
     "groups/{group}/delete": Change(group_changes.delete_form, group_changes.delete),
     "groups/{group}/reset": Change(offsets.form, offsets.prepare),
     "groups/{group}/update": Change(group_changes.update_form, group_changes.update),

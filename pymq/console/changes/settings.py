@@ -7,9 +7,11 @@ from typing import Any, Final
 from pymq.client.admin import Admin
 from pymq.console.changes.fields import TEXT_LENGTH_MAX, Field, Input, form_page
 from pymq.console.changes.plan import Outcome, Plan, Prepare
+from pymq.console.pages.broker import registered
 from pymq.console.pages.page import Page, Visit
 from pymq.console.pages.sections import Column, Table
 from pymq.console.web.parameters import BadRequest, Parameters
+from pymq.operations.broker.listing import list_brokers
 from pymq.operations.settings import changes
 from pymq.operations.settings.servers import Targets
 
@@ -43,12 +45,13 @@ def prepare(visit: Visit, given: Parameters) -> Prepare:
     is_kept, is_back = given.flag("kept"), given.flag("back")
     if not key:
         raise BadRequest("key", "it is missing")
-    targets = Targets((label,))
     wanted = changes.Wanted({}, (key,)) if is_back else changes.Wanted({key: value}, is_kept=is_kept)
     words = ["unset", key] if is_back else ["set", f"{key}={value}", *(["--persist"] if is_kept else [])]
     command = ("config", *words, "-b", label)
 
     async def plan(admin: Admin) -> Plan:
+        known, _ = await list_brokers(admin, None)
+        targets = Targets((registered(known, visit.path["broker"], visit.path["id"])["address"],))
         planned = await changes.preview(admin, targets, wanted)
         goes = await changes.what_goes(admin, targets, wanted)
 

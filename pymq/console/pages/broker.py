@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from pymq.console.history.rings import Kind as Of
 from pymq.console.history.rings import Subject
@@ -12,8 +12,11 @@ from pymq.console.pages.page import Page, Visit
 from pymq.console.pages.sections import Column, Kind, Values
 from pymq.console.pages.settings import FoundSettings, find_settings
 from pymq.errors import NotFoundError, PymqError
+from pymq.model.route import MASTER_ID
+from pymq.operations.auth.proof import is_unproven
 from pymq.operations.settings.servers import Targets
 
+LABEL_LENGTH_SHOWN: Final = 300
 _SILENT: Final = "it does not answer"
 _FIGURES: Final = (
     Column("role", "Role", why_unknown=_SILENT),
@@ -39,23 +42,35 @@ _SLAVE: Final = (
 )
 
 
+def registered(records: list[dict[str, Any]], name: str, number: str) -> dict[str, Any]:
+    """Return the record of a broker. Raises NotFoundError for one that no name server lists.
+
+    Only its address is asked: a browser may write any address in place of a name.
+    """
+    found = next((each for each in records if (each["broker"], str(each["broker_id"])) == (name, number)), None)
+    if found is None:
+        label = f"{name}:{number}"[:LABEL_LENGTH_SHOWN]
+        raise NotFoundError(f"no broker {label} is registered at the name servers")
+    return found
+
+
 async def broker(visit: Visit) -> Page:
     """Return the broker that the address names. Raises NotFoundError."""
-    name, number = visit.path["broker"], int(visit.path["id"])
-    records, silent = await all_brokers(visit.cluster)
-    found = next((each for each in records if (each["broker"], each["broker_id"]) == (name, number)), None)
-    if found is None:
-        raise NotFoundError(f"no broker {name}:{number} is registered at the name servers")
+    name, number = visit.path["broker"], visit.path["id"]
     label = f"{name}:{number}"
+    records, silent = await all_brokers(visit.cluster)
+    found = registered(records, name, number)
     missing = {label: silent[label]} if label in silent else {}
     settings: FoundSettings | None = None
     if not missing:
         try:
             settings = await find_settings(visit, Targets((found["address"],)))
         except PymqError as error:
+            if is_unproven(error):
+                raise
             missing["settings"] = str(error)
     charts = await charts_of(visit.sight, Subject(Of.broker, found["address"]), visit.clock.now_ms())
-    copies = _MASTER if number == 0 else _SLAVE
+    copies = _MASTER if found["broker_id"] == MASTER_ID else _SLAVE
     return Page(
         f"Broker {label}",
         "broker.html",

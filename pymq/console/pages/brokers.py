@@ -24,9 +24,9 @@ async def brokers(visit: Visit) -> Page:
 
 
 async def all_brokers(cluster: Cluster) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """Return a record for each broker; and for a silent one ``name:id`` and the reason."""
+    """Return a record for each broker; and for a silent one ``name:id`` and the reason. Raises RefusedError."""
 
     async def ask(admin: Admin) -> tuple[list[dict[str, Any]], dict[str, str]]:
-        return await list_brokers(admin, None)
+        return await list_brokers(admin, None, may_refuse=False)
 
     return await cluster.ask("brokers", ask)

@@ -8,7 +8,7 @@ from pymq.client.admin import Admin
 from pymq.console.pages.links import topic_path
 from pymq.console.pages.page import Page, Visit
 from pymq.console.pages.sections import Column, Kind, Table, Values
-from pymq.operations.group.members import client
+from pymq.operations.group.members import client_or_silence
 
 _NOT_SAID: Final = "the member does not say it"
 _ABOUT: Final = (
@@ -43,11 +43,10 @@ async def member(visit: Visit) -> Page:
     group, client_id = visit.path["group"], visit.path["client"]
     with_stack = visit.parameters.flag("stack")
 
-    async def ask(admin: Admin) -> dict[str, Any]:
-        return await client(admin, group, client_id, with_stacks=with_stack)
+    async def ask(admin: Admin) -> tuple[dict[str, Any], str]:
+        return await client_or_silence(admin, group, client_id, with_stacks=with_stack)
 
-    found = await visit.cluster.ask(("member", group, client_id, with_stack), ask)
-    properties = [{"name": name, "value": value} for name, value in sorted(found["properties"].items())]
+    found, silence = await visit.cluster.ask(("member", group, client_id, with_stack), ask)
     return Page(
         f"Member {client_id}",
         "member.html",
@@ -56,13 +55,22 @@ async def member(visit: Visit) -> Page:
         {
             "sections": [
                 Values(f"In the group {group}", _ABOUT, found),
-                Table("Queues", _QUEUES, found["queues"], "It owns no queue now."),
-                Table("Rates", _RATES, found["rates"], "It says no rates."),
-                Table("Subscriptions", _SUBSCRIPTIONS, found["subscriptions"], "It subscribes to nothing."),
-                Table("Properties", _PROPERTIES, properties, "It says none."),
+                *([] if silence else _said(found)),
             ],
+            "silence": silence,
             "with_stack": with_stack,
             "stack": found["stack"],
         },
-        visit.cluster.unreached,
+        visit.cluster.unreached | ({"what the member says": silence} if silence else {}),
     )
+
+
+def _said(found: dict[str, Any]) -> list[Table]:
+    """Return the tables of what the member alone knows."""
+    properties = [{"name": name, "value": value} for name, value in sorted(found["properties"].items())]
+    return [
+        Table("Queues", _QUEUES, found["queues"], "It owns no queue now."),
+        Table("Rates", _RATES, found["rates"], "It says no rates."),
+        Table("Subscriptions", _SUBSCRIPTIONS, found["subscriptions"], "It subscribes to nothing."),
+        Table("Properties", _PROPERTIES, properties, "It says none."),
+    ]

@@ -9,6 +9,7 @@ from pymq.console.pages.page import Page, Visit
 from pymq.console.pages.sections import Column, Kind, Table
 from pymq.console.pages.settings import FoundSettings, find_settings
 from pymq.errors import PymqError
+from pymq.operations.auth.proof import is_unproven
 from pymq.operations.namesrv import views
 from pymq.operations.settings.servers import Targets
 from pymq.operations.topic.order import ORDER_NAMESPACE
@@ -34,6 +35,8 @@ async def name_servers(visit: Visit) -> Page:
         settings = await find_settings(visit, Targets(is_namesrv=True))
         missing = settings.missing | missing
     except PymqError as error:
+        if is_unproven(error):
+            raise
         missing.setdefault("settings", str(error))
     return Page(
         "Name servers",

@@ -35,7 +35,7 @@ async def overview(visit: Visit) -> Page:
     may_see = await _may_see_cluster(visit)
     sight = visit.sight if may_see else None
     (records, silent), charts, problems, samples = await asyncio.gather(
-        visit.cluster.ask("brokers", _brokers),
+        visit.cluster.ask(("brokers", "those that refuse are silent"), _brokers),
         charts_of(visit.sight, CLUSTER, visit.clock.now_ms()),
         _problems(visit, sight),
         _samples(visit, sight),

@@ -19,9 +19,9 @@ def header_values(scope: Scope, name: bytes) -> list[bytes]:
     return [value for key, value in scope["headers"] if key == name]
 
 
-async def answer_text(send: Send, status: int, text: str) -> None:
-    """Send a whole answer of plain text."""
+async def answer_text(send: Send, status: int, text: str, *more: tuple[bytes, bytes]) -> None:
+    """Send a whole answer of plain text, with ``more`` headers."""
     body = text.encode("utf-8", "backslashreplace") + b"\n"
-    headers = [(b"content-type", TEXT), (b"content-length", b"%d" % len(body))]
+    headers = [(b"content-type", TEXT), (b"content-length", b"%d" % len(body)), *more]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from typing import Final
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote_to_bytes
 
 from pymq.console.web.asgi import Receive, Scope, header_values
 from pymq.console.web.parameters import BadRequest, Parameters
+from pymq.printable import printable
 
 FORM_BYTES_MAX: Final = 64 * 1024
 FORM_FIELDS_MAX: Final = 2000
 BODY_TIMEOUT_S: Final = 10.0
+NAME_SHOWN_BYTES: Final = 60
 FORM_TYPE: Final = b"application/x-www-form-urlencoded"
 
 
@@ -55,6 +57,17 @@ async def read_form(scope: Scope, receive: Receive, size_max_bytes: int = FORM_B
     return parse_form(await read_body(receive, size_max_bytes))
 
 
+def _first_bad_name(body: bytes) -> str:
+    """Return the name of the first field that is no text."""
+    for field in body.split(b"&"):
+        try:
+            parse_qsl(field.decode("ascii"), keep_blank_values=True, errors="strict")
+        except UnicodeDecodeError:
+            name = unquote_to_bytes(field.partition(b"=")[0])[:NAME_SHOWN_BYTES]
+            return printable(name.decode("ascii", "replace")) or "request"
+    return "request"
+
+
 def parse_form(body: bytes) -> Parameters:
     """Return the fields in a form's text or a query. Raises BadRequest for too many, and for text that isn't UTF-8."""
     try:
@@ -62,7 +75,7 @@ def parse_form(body: bytes) -> Parameters:
             body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=FORM_FIELDS_MAX
         )
     except UnicodeDecodeError:
-        raise BadRequest("request", "its fields are not UTF-8, or not encoded for a URL") from None
+        raise BadRequest(_first_bad_name(body), "it is not UTF-8, or not encoded for a URL") from None
     except ValueError:
         raise BadRequest("request", f"more than {FORM_FIELDS_MAX:,} fields: send fewer") from None
     return Parameters(fields)

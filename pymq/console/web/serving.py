@@ -1,7 +1,7 @@
 """Serves an ASGI application with uvicorn, within limits that uvicorn doesn't have.
 
-The head of a request must come within a time, a host may have so many connections, and an answer that is made before
-the application sees the request has the same headers as all others.
+The head of a request must come within a time, an answer must be read, a host may have so many connections, and an
+answer that is made before the application sees the request has the same headers as all others.
 """
 
 from __future__ import annotations
@@ -26,20 +26,29 @@ HEAD_TIMEOUT_S: Final = 5.0
 HEAD_BYTES_MAX: Final = 16 * 1024
 KEEP_ALIVE_S: Final = 30
 STOP_TIMEOUT_S: Final = 5
+# How long a browser may take nothing of an answer, before its connection ends.
+UNREAD_TIMEOUT_S: Final = 30.0
 BACKLOG: Final = 128
 
 
 @dataclass(frozen=True)
 class ServingLimits:
-    """How much all browsers together may hold open. ``head_timeout_s``: from the first byte that is expected."""
+    """How much all browsers together may hold open.
+
+    ``head_timeout_s``: from the first byte that is expected; also for the rest of a body after its answer.
+    ``unread_timeout_s``: how long a browser may take nothing of its answer.
+    """
 
     head_timeout_s: float = HEAD_TIMEOUT_S
+    unread_timeout_s: float = UNREAD_TIMEOUT_S
     connection_count_max: int = 1000
     connection_count_of_host_max: int = 100
 
 
 class LimitedProtocol(H11Protocol):
-    """One connection. It is closed when a head doesn't come in time, or when there are too many."""
+    """One connection. It is closed when there are too many, when a head or a rest doesn't come in time, and when nobody
+    reads.
+    """
 
     limits = ServingLimits()
     hosts: dict[str, int]
@@ -47,10 +56,14 @@ class LimitedProtocol(H11Protocol):
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self._head_timer: asyncio.TimerHandle | None = None
+        self._unread_timer: asyncio.TimerHandle | None = None
+        self._unread_bytes = 0
+        self._rest_timer: asyncio.TimerHandle | None = None
         self._counted: str | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        transport.set_write_buffer_limits(high=1)  # what the system does not take counts as unread; TLS stops at 0
         host = self.client[0] if self.client else ""
         self.hosts[host] = self.hosts.get(host, 0) + 1
         self._counted = host
@@ -65,6 +78,8 @@ class LimitedProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._end_head()
+        self._end_rest()
+        self._end_unread()
         if self._counted is not None:
             self.hosts[self._counted] -= 1
             if not self.hosts[self._counted]:
@@ -75,6 +90,8 @@ class LimitedProtocol(H11Protocol):
         if self.transport.is_closing():
             return
         super().data_received(data)
+        if self.conn.our_state is not h11.DONE:
+            self._end_rest()
         if self.conn.their_state is not h11.IDLE:
             self._end_head()
         elif self._head_timer is None:
@@ -84,6 +101,37 @@ class LimitedProtocol(H11Protocol):
         super().on_response_complete()
         if not self.transport.is_closing() and self._head_timer is None and self.conn.trailing_data[0]:
             self._expect_head()  # the begin of the next request came with this one
+        if not self.transport.is_closing() and self.conn.their_state is h11.SEND_BODY:
+            # Nothing else waits for the rest of a body that was answered before its end.
+            self._rest_timer = self.loop.call_later(self.limits.head_timeout_s, self.transport.abort)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._expect_reading()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._end_unread()
+
+    def _expect_reading(self) -> None:
+        self._unread_bytes = self.transport.get_write_buffer_size()
+        self._unread_timer = self.loop.call_later(self.limits.unread_timeout_s, self._look_whether_read)
+
+    def _look_whether_read(self) -> None:
+        if self.transport.get_write_buffer_size() < self._unread_bytes:
+            self._expect_reading()
+        else:
+            self.transport.abort()
+
+    def _end_unread(self) -> None:
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+            self._unread_timer = None
+
+    def _end_rest(self) -> None:
+        if self._rest_timer is not None:
+            self._rest_timer.cancel()
+            self._rest_timer = None
 
     def _expect_head(self) -> None:
         self._head_timer = self.loop.call_later(self.limits.head_timeout_s, self._give_up)

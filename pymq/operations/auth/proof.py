@@ -43,6 +43,11 @@ def proof_of(refusal: RefusedError) -> Proof | None:
     return Proof.unproven if any(text in refusal.remark for text in _UNPROVEN) else None
 
 
+def is_unproven(error: Exception) -> bool:
+    """Return whether a cluster refused because it wants to know who asks."""
+    return isinstance(error, RefusedError) and proof_of(error) is Proof.unproven
+
+
 async def prove(make_admin: Callable[[Credentials | None], Admin], credentials: Credentials) -> Proof:
     """Ask a name server and a broker with the credentials, and without when they are taken.
 

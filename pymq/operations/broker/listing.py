@@ -7,13 +7,17 @@ from typing import Any
 
 from pymq.client.admin import Admin
 from pymq.errors import NotFoundError
+from pymq.operations.auth.proof import is_unproven
 from pymq.operations.replica_view import BrokerView, SlaveLag, ask, brokers, lag_of, master_of, problems_of
 
 
-async def list_brokers(admin: Admin, cluster: str | None) -> tuple[list[dict[str, Any]], dict[str, str]]:
+async def list_brokers(
+    admin: Admin, cluster: str | None, *, may_refuse: bool = True
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
     """Return the brokers sorted by cluster, name and id; and for a silent broker ``name:id`` and the reason.
 
-    Raises NotFoundError for a cluster without brokers.
+    ``may_refuse``: brokers that refuse this sender are silent, too. Without it, raises RefusedError when one asks who
+    this is, or when none answers and one refuses. Raises NotFoundError for a cluster without brokers.
     """
     registered = await brokers(admin)
     chosen = [view for view in registered if cluster is None or view.cluster == cluster]
@@ -21,8 +25,17 @@ async def list_brokers(admin: Admin, cluster: str | None) -> tuple[list[dict[str
         names = ", ".join(sorted({view.cluster for view in registered})) or "none"
         raise NotFoundError(f"no cluster {cluster!r}: there are {names}")
     asked = await ask(admin, chosen)
+    if not may_refuse:
+        _raise_refusal(asked)
     silent = {f"{view.name}:{view.broker_id}": view.error for view in asked if view.status is None}
     return [_record(view, asked) for view in asked], silent
+
+
+def _raise_refusal(views: Sequence[BrokerView]) -> None:
+    refusals = [view.refusal for view in views if view.refusal is not None]
+    for refusal in refusals:
+        if is_unproven(refusal) or all(view.status is None for view in views):
+            raise refusal
 
 
 def _record(view: BrokerView, views: Sequence[BrokerView]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from pymq.errors import NotFoundError, RefusedError, UnreachableError, UsageErro
 from pymq.model.hosts import format_address
 from pymq.model.ids import decode_offset_id
 from pymq.model.names import RETRY_PREFIX, check_group
+from pymq.operations.auth.proof import proof_of
 from pymq.operations.group.lag import not_found
 from pymq.operations.message.lookup import find_by_id
 from pymq.wire.bodies_admin import Connection, ConsumerConnections, ConsumerRunningInfo
@@ -83,6 +84,26 @@ async def client(admin: Admin, group: str, client_id: str, *, with_stacks: bool)
     record["rates"] = [{"topic": topic} | _rates(figures) for topic, figures in sorted(info.status_table.items())]
     record["stack"] = info.jstack
     return record
+
+
+async def client_or_silence(
+    admin: Admin, group: str, client_id: str, *, with_stacks: bool
+) -> tuple[dict[str, Any], str]:
+    """Return what :func:`client` does, and an empty text.
+
+    Of a member that does not answer, or that can't be asked, return what a broker knows, and the reason. What the
+    member alone knows is None. Raises NotFoundError when it is not online, RefusedError for a sender without the right.
+    """
+    try:
+        return await client(admin, group, client_id, with_stacks=with_stacks), ""
+    except NotFoundError:
+        raise
+    except (RefusedError, UnreachableError) as error:
+        if isinstance(error, RefusedError) and proof_of(error) is not None:
+            raise
+        member = await _member(admin, group, client_id)
+        unknown: dict[str, Any] = dict.fromkeys(("properties", "subscriptions", "queues", "rates", "stack"))
+        return _member_record(member, None) | {"group": group} | unknown, str(error)
 
 
 async def consume(

@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 from pymq.client.admin import Admin
 from pymq.errors import NotFoundError, UnreachableError
 from pymq.model.route import MASTER_ID
-from pymq.operations.replica_view import BrokerView, ask, brokers, named
+from pymq.operations.replica_view import BrokerView, ask, brokers, named, why_none_answered
 from pymq.wire.bodies_raft import LEADER, OUT_OF_DATE_BYTES, VOTER, RaftGroupState, RaftMemberState
 
 
@@ -104,7 +104,7 @@ async def raft_groups(admin: Admin, name: str | None) -> list[GroupView]:
     """Return all Raft groups, or the one of a name or of the broker at "host:port", sorted.
 
     Members that are not registered are asked, too. Raises NotFoundError for a name without a Raft group;
-    UnreachableError when no group is found and a broker does not answer.
+    UnreachableError when no group is found and a broker does not answer, RefusedError when it refuses.
     """
     views = await ask(admin, await brokers(admin) if name is None else await named(admin, name))
     groups = []
@@ -112,7 +112,7 @@ async def raft_groups(admin: Admin, name: str | None) -> list[GroupView]:
         found = [view for view in views if (view.cluster, view.name) == key]
         groups.append(await _whole_group(admin, key, found))
     if not groups and any(view.status is None for view in views):
-        raise UnreachableError(next(f"{view.name}: {view.error}" for view in views if view.status is None))
+        raise why_none_answered(views)
     if name is not None and not groups:
         raise NotFoundError(f"{name} is in no Raft group: pymq cluster shards shows which brokers are")
     return groups

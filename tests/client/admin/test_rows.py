@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from pymq.client import Admin, MessageQueue
+from pymq.client.admin.connection import AnswerLimits
 from pymq.client.admin.groups import GroupAdmin
 from pymq.client.admin.instances import QueuePlace
 from pymq.client.admin.rows import PAGES_MAX, RowAdmin, Rows, added_up
@@ -22,6 +23,8 @@ from tests.client.admin.test_admin import commit, put_topic, send
 
 class Pages:
     """A connection to a server that answers from a list of bodies, or refuses with a code."""
+
+    limits = AnswerLimits()
 
     def __init__(self, *answers: bytes | int) -> None:
         self.answers = list(answers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -72,5 +73,20 @@ def test_what_can_not_be_changed_makes_no_plan(
         status, found = await desk.ask(PATH, **fields)
         assert 400 <= status < 503 and text in found
         assert desk.audit() == []
+
+    with_desk(broker, tmp_path, work)
+
+
+@pytest.mark.parametrize("number", ["1", "9" * 5000])
+def test_an_address_in_place_of_a_name_is_never_connected(broker: TestBroker, tmp_path: Path, number: str) -> None:
+    async def work(desk: Desk) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as trap:
+            trap.setblocking(False)
+            port = str(trap.getsockname()[1])
+            for at in (f"127.0.0.1/{port}", f"127.0.0.1%3A{port}/0", f"127.0.0.1/{number}"):
+                status, text = await desk.ask(f"brokers/{at}/settings", key="maxTopics", value="1")
+                assert status in (404, 400) and "127.0.0.1" in text
+            with pytest.raises(BlockingIOError):
+                trap.accept()
 
     with_desk(broker, tmp_path, work)

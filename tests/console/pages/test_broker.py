@@ -64,6 +64,11 @@ def test_settings_that_may_not_be_seen_are_missing_with_the_reason() -> None:
     assert found.data["broker"]["broker"] == "broker-a"
 
 
+def test_settings_for_which_a_broker_asks_who_this_is_lead_to_the_log_in() -> None:
+    unproven = cluster(RefusedError(16, "username cannot be null."))
+    assert html_of(page, unproven, broker="broker-a", id="0").status == 303
+
+
 def test_an_unknown_broker_is_not_there() -> None:
     with pytest.raises(NotFoundError, match="no broker broker-c:7"):
         page_of(page, cluster(), broker="broker-c", id="7")

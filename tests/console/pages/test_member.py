@@ -35,7 +35,9 @@ def about(**more: Any) -> dict[str, Any]:
 
 
 def shown(query: str = "", **more: Any) -> str:
-    return html_of(member, FakeCluster({"member": about(**more)}), query, group="billing", client="10.0.0.9@4711").text
+    return html_of(
+        member, FakeCluster({"member": (about(**more), "")}), query, group="billing", client="10.0.0.9@4711"
+    ).text
 
 
 def test_a_member_shows_its_queues_and_hides_nothing_that_it_did_not_say() -> None:
@@ -48,7 +50,7 @@ def test_stacks_are_asked_for_by_a_link() -> None:
     assert 'href="?stack=1"' in shown()
     assert '<pre tabindex="0">main\n at work</pre>' in shown("stack=1", stack="main\n at work")
     assert "too old for it" in shown("stack=1")
-    cluster = FakeCluster({"member": about()})
+    cluster = FakeCluster({"member": (about(), "")})
     page = page_of(member, cluster, "stack=1", group="billing", client="c")
     assert page.command == ("group", "client", "billing", "c", "--stack")
     assert cluster.asked == [("member", "billing", "c", True)]
@@ -56,3 +58,13 @@ def test_stacks_are_asked_for_by_a_link() -> None:
 
 def test_a_stack_is_text() -> None:
     assert '<pre tabindex="0">&lt;b&gt;\n at \\x1bwork</pre>' in shown("stack=1", stack="<b>\n at \x1bwork")
+
+
+def test_a_member_that_can_not_be_asked_shows_what_its_broker_knows() -> None:
+    unknown = dict.fromkeys(("properties", "subscriptions", "queues", "rates", "stack"))
+    cluster = FakeCluster({"member": (about(**unknown), "it did not answer in time")})
+    page = page_of(member, cluster, group="billing", client="c")
+    assert page.missing == {"what the member says": "it did not answer in time"} and page.data["queues"] is None
+    html = html_of(member, cluster, group="billing", client="c").text
+    assert "10.0.0.9:50000" in html and "it did not answer in time" in html
+    assert "It owns no queue" not in html and "Threads" not in html

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pymq.console.pages.name_servers import name_servers
-from pymq.errors import UnreachableError
+from pymq.errors import RefusedError, UnreachableError
 from tests.console.pages.records import settings
 from tests.console.pages.visits import FakeCluster, html_of, page_of
 
@@ -35,3 +35,12 @@ def test_settings_that_can_not_be_read_leave_the_rest() -> None:
     page = page_of(name_servers, cluster(settings=UnreachableError("no name server answers")))
     assert page.missing["settings"] == "no name server answers"
     assert page.data["name_servers"] == [UP, DOWN] and page.data["orders"] and page.data["settings"] == []
+
+
+def test_a_stranger_has_to_log_in_and_a_person_without_the_right_sees_the_rest() -> None:
+    unproven = RefusedError(16, "username cannot be null.")
+    assert html_of(name_servers, cluster(settings=unproven)).status == 303
+    page = page_of(
+        name_servers, cluster(settings=RefusedError(16, "User:reader has no permission to access Cluster:c"))
+    )
+    assert "no permission" in page.missing["settings"] and page.data["orders"]

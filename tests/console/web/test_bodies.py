@@ -71,3 +71,19 @@ def test_what_is_no_form_is_refused(body: bytes) -> None:
 
 def test_the_most_fields_are_taken() -> None:
     parse_form(b"&".join([b"a=1"] * FORM_FIELDS_MAX))
+
+
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        (b"a=1&q=%ff&b=%ff", "q"),
+        (b"a=1&%66=%ff", "f"),
+        (b"q=\xff", "q"),
+        (b"%ff=1", "\ufffd"),
+        (b"=%ff", "request"),
+        (b"x" * 100 + b"=%ff", "x" * 60),
+    ],
+)
+def test_the_first_field_that_is_no_text_is_named(body: bytes, name: str) -> None:
+    with pytest.raises(BadRequest, match=f"^{name}: it is not UTF-8"):
+        parse_form(body)

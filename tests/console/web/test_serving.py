@@ -96,6 +96,13 @@ def test_a_head_that_comes_byte_by_byte_ends_too() -> None:
         b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked, x\r\n\r\n",
         b"GET / HTTP/1.1\r\nX: " + b"x" * HEAD_BYTES_MAX + b"\r\n\r\n",
         b"GET / HTTP/1.1\r\nX : y\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +5\r\n\r\nhello",
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0x5\r\n\r\nhello",
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -5\r\n\r\nhello",
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5, 6\r\n\r\nhello",
         b"GET /\xff HTTP/1.1\r\n\r\n",
         bytes.fromhex("16030100c8010000c4"),
     ],
@@ -110,6 +117,75 @@ def test_what_is_no_request_is_answered_with_all_headers(data: bytes, caplog: py
 
     run(client)
     assert not caplog.records
+
+
+def deaf(port: int) -> socket.socket:
+    """Return a connection that takes next to nothing."""
+    found = socket.socket()
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    found.connect(("127.0.0.1", port))
+    return found
+
+
+async def says_much(scope: Scope, receive: Receive, send: Send) -> None:
+    await answer_text(send, 200, "x" * 20_000_000)
+
+
+@pytest.mark.parametrize("data", [GET, GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")])
+def test_an_answer_that_nobody_reads_ends_the_connection(data: bytes) -> None:
+    async def client(port: int) -> None:
+        with deaf(port) as found:
+            found.sendall(data)
+            # The one place is taken until the server gives it up.
+            while b"HTTP/1.1 503" in await ask(port, b""):
+                pass
+
+    run(client, ServingLimits(unread_timeout_s=0.2, connection_count_of_host_max=1, head_timeout_s=0.5), says_much)
+
+
+def test_an_answer_that_is_read_slowly_comes_whole() -> None:
+    async def client(port: int) -> None:
+        with deaf(port) as found:
+            found.sendall(GET)
+            found.setblocking(False)
+            size = 0
+            while size < 1_000_000:
+                size += len(await asyncio.get_running_loop().sock_recv(found, 64 * 1024))
+
+    async def says_some(scope: Scope, receive: Receive, send: Send) -> None:
+        await answer_text(send, 200, "x" * 1_000_000)
+
+    run(client, ServingLimits(unread_timeout_s=0.2), says_some)
+
+
+@pytest.mark.parametrize("more", [b"", b"x"])
+def test_a_body_that_does_not_end_after_its_answer_ends_the_connection(more: bytes) -> None:
+    async def client(port: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n")
+        await reader.readuntil(b"hello\n")
+        writer.write(more)
+        try:
+            assert await reader.read() == b""
+        except ConnectionResetError:
+            pass
+        writer.close()
+
+    run(client, ServingLimits(head_timeout_s=0.2))
+
+
+def test_a_body_that_ends_after_its_answer_keeps_the_connection() -> None:
+    async def client(port: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for _ in range(3):
+            writer.write(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n")
+            await reader.readuntil(b"hello\n")
+            writer.write(b"x" * 10)
+        writer.write(GET)
+        await reader.readuntil(b"hello\n")
+        writer.close()
+
+    run(client, ServingLimits(head_timeout_s=1))
 
 
 def test_one_host_has_so_many_connections_and_gets_a_place_back() -> None:

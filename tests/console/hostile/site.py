@@ -1,0 +1,71 @@
+"""A whole console in the test's process, and an address of each of its routes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Final
+from urllib.parse import urlencode
+
+from pymq.clock import SystemClock
+from pymq.console.app import PAGES
+from pymq.console.metrics import ConsoleMetrics
+from pymq.console.serve import ConsoleSettings, running
+from pymq.security.credentials import Credentials
+from tests.console.asgi import Answer, asked
+
+CONTEXT: Final = "prod"
+STREAM: Final = "topics/{topic}/tail/events"
+ROUTES: Final = (*PAGES, "about")
+# What stands in the addresses. The id is the place of a topic's first message.
+NAMES: Final = {"{topic}": "orders", "{group}": "readers", "{client}": "a@1", "{broker}": "broker-a"}
+PLACE: Final = "broker-a:0:0"
+
+
+def address_of(route: str, **names: str) -> str:
+    """Return an address of a route below its context; ``names``: others than those of :data:`NAMES`."""
+    path = route.replace("{id}", "0") if route.startswith("brokers/") and "id" not in names else route
+    for part, value in {**NAMES, "{id}": PLACE, **{f"{{{name}}}": value for name, value in names.items()}}.items():
+        path = path.replace(part, value)
+    assert "{" not in path, f"name what stands in {path}"
+    return path
+
+
+def addresses() -> Iterator[tuple[str, str]]:
+    """Yield each route with an address."""
+    for route in ROUTES:
+        yield route, address_of(route)
+
+
+class Site:
+    """A console of one cluster, asked without its socket."""
+
+    def __init__(self, console: ConsoleMetrics) -> None:
+        self.console = console
+        self.host = console.url.partition("://")[2]
+
+    async def get(self, path: str, query: str = "", cookie: str = "") -> Answer:
+        """Return the answer at a path below the context. Streams end when they begin."""
+        headers = {"Cookie": cookie} if cookie else {}
+        return await asked(self.console.counted, f"/at/{CONTEXT}/{path}", query=query, headers=headers, host=self.host)
+
+    async def post(self, path: str, cookie: str = "", origin: str | None = None, **fields: str) -> Answer:
+        """Return the answer to a form, which comes from a page of the console unless ``origin`` says another."""
+        headers = {"Content-Type": "application/x-www-form-urlencoded"}
+        headers |= {"Origin": self.console.url if origin is None else origin} if origin != "" else {}
+        headers |= {"Cookie": cookie} if cookie else {}
+        path, body = f"/at/{CONTEXT}/{path}", urlencode(fields).encode()
+        return await asked(self.console.counted, path, method="POST", headers=headers, body=body, host=self.host)
+
+    def log_in(self, name: str, secret: str) -> str:
+        """Open a session without a proof; return its cookie."""
+        sessions = self.console.sessions
+        _, cookie = sessions.open(name, Credentials(name, secret), "127.0.0.1", CONTEXT)
+        return sessions.set_cookie(CONTEXT, cookie).partition(";")[0]
+
+
+@asynccontextmanager
+async def site(namesrv: str) -> AsyncIterator[Site]:
+    """Run a console of the cluster with that name server."""
+    async with running(ConsoleSettings({CONTEXT: (namesrv,)}, port=0), SystemClock()) as console:
+        yield Site(console)
