@@ -36,7 +36,7 @@ def rows(server: PyMQBroker, topic_count: int, group_count: int) -> list[Figure]
     process.settle_cpu(SETTLE_S)
     probe = ask(310, {**V2, "b": names[0], "e": "0"}, b"x")
     begun_turn_s = _longest_turn_s(server)
-    figures = [Figure("rows, a loop of 10 million additions here", _loop_s(), "s", None)]
+    figures = [Figure("rows, a loop of 10 million additions here", loop_s(), "s", None)]
     with Health(server.broker, probe):
         for name, question, target_s in QUESTIONS:
             costs = [asyncio.run(_cost(server, question)) for _ in range(ROUNDS)]
@@ -121,7 +121,7 @@ def _longest_turn_s(server: PyMQBroker) -> float:
     return max(float(line.split()[-1]) for line in lines if line.startswith("pymq_longest_turn_cpu_seconds"))
 
 
-def _loop_s() -> float:
+def loop_s() -> float:
     """Returns the CPU time of a loop on this machine now: its speed drifts."""
     begun_s, total = time.process_time(), 0
     for number in range(LOOP_COUNT):

@@ -16,7 +16,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp
 
 from pymq.clock import Clock
-from pymq.console.asking.cluster import Cluster
+from pymq.console.asking.cluster import Cluster, noting_age
 from pymq.console.asking.clusters import BusyError, Clusters
 from pymq.console.changes.flow import Changes
 from pymq.console.history.checkup import Checkup
@@ -141,8 +141,9 @@ class Answers:
                 checkup=self.shell.checkups.get(around.context),
                 examine=self._examine_as(around),
             )
-            async with asyncio.timeout(PAGE_TIMEOUT_S):
-                page = await make(visit)
+            with noting_age() as oldest:
+                async with asyncio.timeout(PAGE_TIMEOUT_S):
+                    page = await make(visit)
         except RefusedError as error:
             proof = proof_of(error)
             if around.session is not None and proof is Proof.unproven:  # the user is gone, or has another secret
@@ -163,7 +164,7 @@ class Answers:
             headers = {"content-disposition": f'attachment; filename="{page.name}"'}
             return Response(page.content, headers=headers, media_type=BYTES)
         try:
-            return self.answer(200, around, page)
+            return self.answer(200, around, page, age_ms=oldest.age_ms)
         except Exception as error:  # a template that does not fit its page
             log.exception("the page %s", around.section)
             return self.problem(around, error)
@@ -227,10 +228,12 @@ class Answers:
         )
         return self.answer(status, around, page)
 
-    def answer(self, status: int, around: Around, page: Page) -> Response:
+    def answer(self, status: int, around: Around, page: Page, *, age_ms: int = 0) -> Response:
+        """Return the answer with a page. ``age_ms``: of the oldest answer of the cluster that it is made of."""
         now_ms = self.shell.clock.now_ms()
+        as_of_ms = now_ms - age_ms
         if around.format == "json":
-            body = {**page.data, "asOfMs": now_ms, "missing": page.missing}
+            body = {**page.data, "asOfMs": as_of_ms, "missing": page.missing}
             # Names may hold lone surrogates, which only an escape can carry.
             return Response(json.dumps(body, ensure_ascii=True) + "\n", status, media_type=JSON)
         base = f"/at/{quote(around.context)}"
@@ -243,10 +246,12 @@ class Answers:
             "section": around.section,
             "navigation": self._navigation,
             "now_ms": now_ms,
+            "as_of_ms": as_of_ms,
             "allow_changes": self.shell.changes is not None,
             "static": lambda name: f"/static/{self.shell.static.name_of(name)}",
             "at": lambda path: f"{base}/{path}",
             "query": lambda **changes: urlencode(around.parameters.with_changes(changes)),
+            "kept": around.parameters.without_list,
         }
         html = self._templates.get_template(page.template).render(**page.shown, **surroundings)
         return Response(html.encode("utf-8", "backslashreplace"), status, media_type=HTML)

@@ -6,7 +6,7 @@ import re
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.browser.chromium import DESKTOP, PHONE, opened, overflow, violations
 from tests.browser.conftest import HOSTILE, SECRET
@@ -101,6 +101,23 @@ def test_a_search_answers_while_one_types_and_stays_in_the_address(browser: Brow
         expect(page.locator("h1")).to_have_text("Topic topic-12")
         page.go_back()
         expect(page.locator("tbody tr")).to_have_count(10)
+
+
+def test_a_part_that_is_not_ready_is_loaded_again_without_the_page(browser: Browser, console: str) -> None:
+    with opened(browser) as (page, watch):
+        overview = f"{console}/at/default/"
+
+        def unready(route: Route) -> None:
+            ready = route.fetch()
+            text = re.sub('id="problems"[^>]*>', 'id="problems" data-refresh-s="0.1"><p>early</p>', ready.text())
+            route.fulfill(response=ready, body=text)
+
+        page.route(overview, unready, times=1)
+        page.goto(overview)
+        page.evaluate("window.sameDocument = true")
+        expect(page.locator("#problems")).not_to_contain_text("early")
+        assert page.evaluate("window.sameDocument") is True
+        assert not watch.problems
 
 
 def test_pages_work_without_scripts(browser: Browser, console: str) -> None:

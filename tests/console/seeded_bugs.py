@@ -276,7 +276,7 @@ APP_BUGS = [
 ASKING_BUGS = [
     Bug(
         "answers-are-kept-for-good",
-        Text(Cluster.ask, "now_ms - kept[0] < kept_ms", "True"),
+        Text(Cluster.ask, "now_ms - kept.at_ms < (kept.kept_ms if kept_ms is None else kept_ms)", "True"),
         ("test_cluster.test_the_same_question_goes_out_once_and_its_answer_is_kept_for_a_moment",),
     ),
     Bug(
@@ -340,20 +340,20 @@ PAGE_BUGS = [
     Bug(
         "unknown-figures-first",
         Text(
-            lists.cut,
-            "known + sorted(unknown, key=lambda row: row[name])",
-            "sorted(unknown, key=lambda row: row[name]) + known",
+            lists._sorted,
+            "known + [row for row in ordered if row[figure] is None]",
+            "[row for row in ordered if row[figure] is None] + known",
         ),
         ("test_lists.test_rows_are_in_the_order_of_a_column_and_unknown_figures_come_last",),
     ),
     Bug(
         "a-page-is-the-whole",
-        Text(lists.cut, "len(ordered), number", "len(ordered[:size]), number"),
+        Text(lists.cut, "len(found), number", "len(found[:size]), number"),
         ("test_lists.test_a_page_is_cut_and_the_last_one_is_the_last",),
     ),
     Bug(
         "a-search-of-one-case",
-        Text(lists.cut, "word in row[name].lower()", "search in row[name]"),
+        Text(lists.cut, "word in _text(row, column).lower()", "search in _text(row, column)"),
         ("test_lists.test_a_search_finds_a_part_of_a_name_in_any_case",),
     ),
     Bug(

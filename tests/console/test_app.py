@@ -108,6 +108,26 @@ def test_a_page_is_html_and_json_with_its_time() -> None:
     }
 
 
+def test_the_time_of_a_page_is_that_of_its_oldest_answer() -> None:
+    world = World()
+
+    async def make(visit: Visit, work_ms: int) -> dict[str, Any]:
+        async def ask(admin: Any) -> int:
+            world.clock.advance(work_ms)
+            return 1
+
+        return {"a": await visit.cluster.ask("a", ask)}
+
+    world.make = lambda visit: make(visit, 5_000)
+    begun_ms = world.clock.now_ms()
+    assert json.loads(world.get(query="format=json").body)["asOfMs"] == begun_ms + 5_000
+    world.clock.advance(30_000)
+    assert json.loads(world.get(query="format=json").body)["asOfMs"] == begun_ms + 5_000
+    assert "2023-11-14T22:13:25Z" in world.get().text
+    world.clock.advance(30_000)
+    assert json.loads(world.get(query="format=json").body)["asOfMs"] == begun_ms + 70_000
+
+
 @pytest.mark.parametrize("path", ["/none", "/at/prod", "/at/prod/none", "/at/prod/things/", "/static/none.css", "//"])
 def test_other_addresses_are_not_there(path: str) -> None:
     assert World().get(path).status == 404

@@ -159,7 +159,13 @@ class GroupAdmin:
 
         ``-`` stands for no subscription. PyMQ's brokers know it; on others at most MEMBERS_ASKED_MAX members are asked.
         """
-        online = [(target.address, answer) for target, answer in await self.online(group)]
+        return await self.differences_of(group, await self.online(group))
+
+    async def differences_of(
+        self, group: str, members: Sequence[tuple[BrokerTarget, ConsumerConnections]]
+    ) -> dict[str, dict[str, int]]:
+        """Return :meth:`differing_subscriptions` of ``members``, the answer of :meth:`online`."""
+        online = [(target.address, answer) for target, answer in members]
         known = [answer.pymq_differences for _, answer in online if answer.pymq_differences is not None]
         if not known:
             return await self._compare_members(group, online)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any, Final, TypeVar
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeVar
 
 from pymq.client import PullConsumer
 from pymq.client.admin import Admin
@@ -16,6 +18,9 @@ from pymq.operations.asking.retried import Retried
 from pymq.operations.asking.single_flight import SingleFlight
 
 KEPT_MS: Final = 2_000
+# An answer that took long is kept so many times as long, so that looking costs brokers at most a tenth of their time.
+KEPT_TIMES: Final = 10
+LONG_KEPT_MS: Final = 60_000
 KEPT_COUNT_MAX: Final = 200
 AT_ONCE: Final = 16
 
@@ -23,11 +28,45 @@ T = TypeVar("T")
 Question = Callable[[Admin], Coroutine[Any, Any, T]]
 
 
+class Kept(NamedTuple):
+    """An answer: when it came (monotonic ms), and for how long it is taken."""
+
+    at_ms: int
+    kept_ms: int
+    answer: Any
+
+
+@dataclass(slots=True)
+class Oldest:
+    """The age of the oldest kept answer that a page is made of."""
+
+    age_ms: int = 0
+
+    def note(self, age_ms: int) -> None:
+        """Note the age of a further answer."""
+        self.age_ms = max(self.age_ms, age_ms)
+
+
+_oldest: ContextVar[Oldest | None] = ContextVar("oldest", default=None)
+
+
+@contextmanager
+def noting_age() -> Iterator[Oldest]:
+    """Note how old the kept answers are that are taken during the ``with`` block."""
+    oldest = Oldest()
+    token = _oldest.set(oldest)
+    try:
+        yield oldest
+    finally:
+        _oldest.reset(token)
+
+
 class Cluster:
     """The questions of one person to one cluster.
 
-    A question that is on its way is joined, and its answer is kept for :data:`KEPT_MS`: ten open pages cost the brokers
-    as much as one. At most :data:`AT_ONCE` questions are on their way.
+    A question that is on its way is joined, and its answer is kept for :data:`KEPT_MS`, one that took long for
+    up to :data:`LONG_KEPT_MS`: ten open pages cost the brokers as much as one. At most :data:`AT_ONCE` questions are on
+    their way.
     """
 
     def __init__(
@@ -48,7 +87,7 @@ class Cluster:
         self._reading = reading or asyncio.Semaphore(READS_AT_ONCE)
         self._make_consumer = make_consumer
         self._reader: Reader | None = None
-        self._kept: dict[Hashable, tuple[int, Any]] = {}  # when the answer came (monotonic ms), and the answer
+        self._kept: dict[Hashable, Kept] = {}
         self._on_the_way = 0
         self._is_open = False
 
@@ -71,15 +110,18 @@ class Cluster:
             self._reader = Reader(self._make_consumer(), self._reading, self._clock)
         return self._reader
 
-    async def ask(self, key: Hashable, question: Question[T], *, kept_ms: int = KEPT_MS) -> T:
+    async def ask(self, key: Hashable, question: Question[T], *, kept_ms: int | None = None) -> T:
         """Return the answer to ``question``, of which ``key`` says all that matters. Raises PymqError.
 
-        An answer that is younger than ``kept_ms`` is taken as it is.
+        A kept answer is taken as it is, with ``kept_ms`` if it is younger. Within a :func:`noting_age` block its age is
+        noted.
         """
         now_ms = self.used_ms = self._clock.monotonic_ms()
         kept = self._kept.get(key)
-        if kept is not None and now_ms - kept[0] < kept_ms:
-            answer: T = kept[1]
+        if kept is not None and now_ms - kept.at_ms < (kept.kept_ms if kept_ms is None else kept_ms):
+            if (oldest := _oldest.get()) is not None:
+                oldest.note(now_ms - kept.at_ms)
+            answer: T = kept.answer
             return answer
         with self.used():
             asked: T = await self._flights.ask(key, lambda: self._ask(key, question))
@@ -133,16 +175,17 @@ class Cluster:
                 self._is_open = True
             self._retried.forget_old()
             self.question_count += 1
+            begun_ms = self._clock.monotonic_ms()
             answer = await question(self._admin)
         if key is not None:
-            self._keep(key, answer)
+            self._keep(key, answer, self._clock.monotonic_ms() - begun_ms)
         return answer
 
-    def _keep(self, key: Hashable, answer: Any) -> None:
+    def _keep(self, key: Hashable, answer: Any, took_ms: int) -> None:
         now_ms = self._clock.monotonic_ms()
         self._kept.pop(key, None)
-        self._kept[key] = now_ms, answer
-        for old in [each for each, (at_ms, _) in self._kept.items() if now_ms - at_ms >= KEPT_MS]:
+        self._kept[key] = Kept(now_ms, min(max(KEPT_MS, KEPT_TIMES * took_ms), LONG_KEPT_MS), answer)
+        for old in [each for each, kept in self._kept.items() if now_ms - kept.at_ms >= kept.kept_ms]:
             del self._kept[old]
         while len(self._kept) > KEPT_COUNT_MAX:
             del self._kept[next(iter(self._kept))]

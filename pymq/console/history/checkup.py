@@ -18,7 +18,6 @@ log = logging.getLogger(__name__)
 
 KEPT_MS: Final = 60_000
 TIMEOUT_S: Final = 30.0
-FIRST_WAIT_S: Final = 0.25  # of a page, for the first findings
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +42,15 @@ class Checkup:
         self._clock = clock
         self._task: asyncio.Task[None] | None = None
 
-    async def newest(self) -> Findings | None:
+    def newest(self) -> Findings | None:
         """Return the newest findings, which may be some minutes old; None without any.
 
-        Begins an examination when they are older than :data:`KEPT_MS`, and waits for the first one a little.
+        Begins an examination in the background when they are older than :data:`KEPT_MS`.
         """
         now_ms = self._clock.monotonic_ms()
         is_old = self.findings is None or now_ms - self.findings.at_ms >= KEPT_MS
         if is_old and (self._task is None or self._task.done()):
             self._task = asyncio.get_running_loop().create_task(self._run())
-        if self.findings is None and self._task is not None:
-            await asyncio.wait([self._task], timeout=FIRST_WAIT_S)
         return self.findings
 
     async def close(self) -> None:

@@ -12,8 +12,9 @@ from pymq.console.messages.rows import message_row
 from pymq.console.messages.scan import FOUND_MAX, Scan, Span, scan
 from pymq.console.messages.search import SCANNED_NUMBER_MAX, STOPPED, TIME_MS_MAX
 from pymq.console.pages.links import dead_letters_path, group_path, message_path
+from pymq.console.pages.lists import cut
 from pymq.console.pages.page import Page, Visit
-from pymq.console.pages.sections import Column, Kind, Table
+from pymq.console.pages.sections import NO_MATCH, Column, Kind, Table
 from pymq.errors import NotFoundError
 from pymq.model.names import RETRY_TOPIC_LENGTH_MAX, dlq_topic
 from pymq.operations.dead_letters import TIME_MAX_MS, Wanted, list_groups, origin_id, origin_topic
@@ -38,10 +39,10 @@ _LETTERS: Final = (
 async def dead_letter_groups(visit: Visit) -> Page:
     """Return the groups that have a topic of dead letters, the fullest first."""
     records = await visit.cluster.ask("dead letters", list_groups)
-    table = Table(
-        "Groups", _GROUPS, records, "No group has dead letters: no message failed as often as its group allows."
-    )
-    data = {"groups": records}
+    rows = cut(records, visit.parameters, "group", {})
+    empty = NO_MATCH if rows.search else "No group has dead letters: no message failed as often as its group allows."
+    table = Table("Groups", _GROUPS, rows.rows, empty, rows)
+    data = {"groups": rows.rows, **rows.as_record()}
     return Page("Dead letters", "sections.html", data, ("dlq", "list"), {"sections": [table]}, visit.cluster.unreached)
 
 

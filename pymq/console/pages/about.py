@@ -33,6 +33,7 @@ KEYS: Final = (
 LIMITS: Final = {
     "seconds that a page waits for the cluster": round(PAGE_TIMEOUT_S),
     "milliseconds that an answer is kept": cluster.KEPT_MS,
+    "milliseconds that an answer is kept that took long": cluster.LONG_KEPT_MS,
     "questions of one person at once": cluster.AT_ONCE,
     "persons with connections": clusters.COUNT_MAX,
     "milliseconds until unused connections are closed": clusters.IDLE_MAX_MS,

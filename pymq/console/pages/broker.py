@@ -10,7 +10,7 @@ from pymq.console.history.section import charts_of
 from pymq.console.pages.brokers import all_brokers
 from pymq.console.pages.page import Page, Visit
 from pymq.console.pages.sections import Column, Kind, Values
-from pymq.console.pages.settings import FoundSettings, find_settings
+from pymq.console.pages.settings import FoundSettings, find_settings, with_settings
 from pymq.errors import NotFoundError, PymqError
 from pymq.model.route import MASTER_ID
 from pymq.operations.auth.proof import is_unproven
@@ -74,7 +74,7 @@ async def broker(visit: Visit) -> Page:
     return Page(
         f"Broker {label}",
         "broker.html",
-        {"broker": found, "settings": settings.rows.rows if settings else [], "lastHour": charts.as_record()},
+        with_settings({"broker": found, "lastHour": charts.as_record()}, settings),
         settings.command("-b", label) if settings else ("broker", "status", label),
         {
             "charts": charts,

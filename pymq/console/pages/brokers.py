@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from pymq.client.admin import Admin
 from pymq.console.asking.cluster import Cluster
+from pymq.console.pages.lists import cut
 from pymq.console.pages.page import Page, Visit
+from pymq.console.pages.sections import Column
 from pymq.operations.broker.listing import list_brokers
+
+_SEARCHED: Final = (Column("broker", "Broker"),)
 
 
 async def brokers(visit: Visit) -> Page:
-    """Return all brokers by cluster and name, the silent ones with the reason."""
+    """Return the brokers whose names have ``q`` in them, by cluster and name, the silent ones with the reason."""
     records, silent = await all_brokers(visit.cluster)
+    rows = cut(records, visit.parameters, "broker", {})
     return Page(
         "Brokers",
         "brokers.html",
-        {"brokers": records},
+        {"brokers": rows.rows, **rows.as_record()},
         ("cluster", "list"),
-        {"silent": silent},
+        {"silent": silent, "cut": rows, "columns": _SEARCHED},
         silent | visit.cluster.unreached,
     )
 

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from pymq.client.admin import Admin
 from pymq.console.pages.links import member_path
-from pymq.console.pages.lists import Row
+from pymq.console.pages.lists import Row, cut
 from pymq.console.pages.page import Page, Visit
-from pymq.console.pages.sections import Column, Kind, Table
+from pymq.console.pages.sections import NO_MATCH, Column, Kind, Table
 from pymq.operations.clients import connected_clients
 
 
@@ -27,16 +27,23 @@ _COLUMNS: Final = (
     Column("version", "Version"),
     Column("brokers", "Brokers", Kind.names),
 )
+_SORTS: Final = {"client_id": "client_id", "group": "group"}
 
 
 async def clients(visit: Visit) -> Page:
     """Return a row for each client and group."""
     found: list[Row] = await visit.cluster.ask("clients", _every_client)
-    table = Table("Connected now", _COLUMNS, found, "No client is connected.")
+    rows = cut(found, visit.parameters, "client_id", _SORTS)
+    empty = NO_MATCH if rows.search else "No client is connected."
+    table = Table("Connected now", _COLUMNS, rows.rows, empty, rows)
     return Page(
-        "Clients", "sections.html", {"clients": found}, ("cluster", "clients"), {"sections": [table]},
+        "Clients",
+        "sections.html",
+        {"clients": rows.rows, **rows.as_record()},
+        ("cluster", "clients"),
+        {"sections": [table]},
         visit.cluster.unreached,
-    )  # fmt: skip
+    )
 
 
 async def _every_client(admin: Admin) -> list[Row]:

@@ -8,7 +8,10 @@ from typing import Any, Final
 
 from pymq.console.history.rings import CLUSTER
 from pymq.console.history.sight import runtime_of_each_cluster
+from pymq.console.pages.lists import cut
 from pymq.console.pages.page import PAGE_TIMEOUT_S, Page, Visit
+from pymq.console.pages.sections import Column
+from pymq.console.web.parameters import Parameters
 from pymq.errors import NotFoundError, UnreachableError
 from pymq.operations.doctor.finding import ORDER, Check
 from pymq.operations.doctor.registry import all_checks, report_record, run_checks
@@ -16,7 +19,9 @@ from pymq.operations.doctor.state import ClusterState
 
 DEADLINE_S: Final = PAGE_TIMEOUT_S - 1
 OBSERVE_MAX_S: Final = 6  # Java's consumers commit every 5 s
-FINDINGS_MAX: Final = 150
+FINDINGS_OF_PAGE: Final = 25
+
+_SEARCHED: Final = (Column("subject", "About"),)
 
 
 async def doctor(visit: Visit) -> Page:
@@ -31,7 +36,7 @@ async def doctor(visit: Visit) -> Page:
             state = await visit.cluster.ask(("doctor", observe_s), lambda admin: examine(observe_s * 1000))
     except TimeoutError:
         return _late(observe_s)
-    return _page(state, observe_s)
+    return _page(visit, state, observe_s)
 
 
 async def _refuse_strangers(visit: Visit) -> None:
@@ -47,19 +52,21 @@ def _every_check() -> tuple[Check, ...]:
     return tuple(all_checks())
 
 
-def _page(state: ClusterState, observe_s: int) -> Page:
+def _page(visit: Visit, state: ClusterState, observe_s: int) -> Page:
     checks = _every_check()
     record = report_record(state, checks, run_checks(checks, state))
     questions = {check.name: check.question for check in checks}
     findings = record["findings"]
+    rows = cut(findings, visit.parameters, "subject", {}, size=FINDINGS_OF_PAGE)
     return Page(
         "Doctor",
         "doctor.html",
-        record,
+        record | {"findings": rows.rows, **rows.as_record()},
         _command(observe_s),
         {
-            "findings": findings[:FINDINGS_MAX],
-            "left_out": max(0, len(findings) - FINDINGS_MAX),
+            "findings": rows.rows,
+            "cut": rows,
+            "columns": _SEARCHED,
             "counts": _counts(findings),
             "questions": questions,
             "report": record,
@@ -85,7 +92,8 @@ def _late(observe_s: int) -> Page:
         _command(observe_s),
         {
             "findings": [],
-            "left_out": 0,
+            "cut": cut([], Parameters([]), "subject", {}),
+            "columns": _SEARCHED,
             "counts": {},
             "questions": {},
             "report": record,

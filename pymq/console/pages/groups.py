@@ -31,7 +31,7 @@ async def groups(visit: Visit) -> Page:
     return Page(
         "Groups",
         "groups.html",
-        {"groups": rows.rows, "total": rows.total, "page": rows.number, "pages": rows.page_count},
+        {"groups": rows.rows, **rows.as_record()},
         ("group", "list", *(["--all"] if show == ALL else [])),
         {
             "cut": rows,

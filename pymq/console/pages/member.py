@@ -7,9 +7,10 @@ from typing import Any, Final
 from pymq.client.admin import Admin
 from pymq.console.pages.links import topic_path
 from pymq.console.pages.page import Page, Visit
-from pymq.console.pages.sections import Column, Kind, Table, Values
+from pymq.console.pages.sections import Column, Kind, Lists, Table, Values
 from pymq.operations.group.members import client_or_silence
 
+STACK_CHARACTERS_MAX: Final = 32_768  # that are shown
 _NOT_SAID: Final = "the member does not say it"
 _ABOUT: Final = (
     Column("address", "Address"),
@@ -47,30 +48,35 @@ async def member(visit: Visit) -> Page:
         return await client_or_silence(admin, group, client_id, with_stacks=with_stack)
 
     found, silence = await visit.cluster.ask(("member", group, client_id, with_stack), ask)
+    lists = Lists(visit.parameters)
+    tables = [] if silence else _said(lists, found)
+    shown = lists.as_record()
+    if not silence:
+        shown |= {"properties": {row["name"]: row["value"] for row in shown["properties"]}}
+    stack: str = found["stack"] or ""
     return Page(
         f"Member {client_id}",
         "member.html",
-        found,
+        found | shown,
         ("group", "client", group, client_id, *(["--stack"] if with_stack else [])),
         {
-            "sections": [
-                Values(f"In the group {group}", _ABOUT, found),
-                *([] if silence else _said(found)),
-            ],
+            "sections": [Values(f"In the group {group}", _ABOUT, found), *tables],
             "silence": silence,
             "with_stack": with_stack,
-            "stack": found["stack"],
+            "stack": stack[:STACK_CHARACTERS_MAX],
+            "stack_characters": len(stack) if len(stack) > STACK_CHARACTERS_MAX else None,
         },
         visit.cluster.unreached | ({"what the member says": silence} if silence else {}),
     )
 
 
-def _said(found: dict[str, Any]) -> list[Table]:
+def _said(lists: Lists, found: dict[str, Any]) -> list[Table]:
     """Return the tables of what the member alone knows."""
     properties = [{"name": name, "value": value} for name, value in sorted(found["properties"].items())]
+    subscriptions = found["subscriptions"]
     return [
-        Table("Queues", _QUEUES, found["queues"], "It owns no queue now."),
-        Table("Rates", _RATES, found["rates"], "It says no rates."),
-        Table("Subscriptions", _SUBSCRIPTIONS, found["subscriptions"], "It subscribes to nothing."),
-        Table("Properties", _PROPERTIES, properties, "It says none."),
+        lists.table("queues", "Queues", _QUEUES, found["queues"], "It owns no queue now."),
+        lists.table("rates", "Rates", _RATES, found["rates"], "It says no rates."),
+        lists.table("subscriptions", "Subscriptions", _SUBSCRIPTIONS, subscriptions, "It subscribes to nothing."),
+        lists.table("properties", "Properties", _PROPERTIES, properties, "It says none."),
     ]

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from pymq.client.admin import Admin
 from pymq.console.pages.page import Page, Visit
-from pymq.console.pages.sections import Column, Kind, Table
-from pymq.console.pages.settings import FoundSettings, find_settings
+from pymq.console.pages.sections import Column, Kind, Lists
+from pymq.console.pages.settings import FoundSettings, find_settings, with_settings
 from pymq.errors import PymqError
 from pymq.operations.auth.proof import is_unproven
 from pymq.operations.namesrv import views
@@ -38,16 +38,19 @@ async def name_servers(visit: Visit) -> Page:
         if is_unproven(error):
             raise
         missing.setdefault("settings", str(error))
+    lists = Lists(visit.parameters)
+    none = "No topic has an order: pymq topic order sets one."
+    shown = {
+        "views": lists.table("name_servers", "Name servers", _VIEWS, found, "No name server is given."),
+        "orders": lists.table("orders", "Orders of topics", _VALUES, values, none),
+        "settings": settings,
+    }
     return Page(
         "Name servers",
         "namesrv.html",
-        {"name_servers": found, "orders": values, "settings": settings.rows.rows if settings else []},
+        with_settings(lists.as_record(), settings),
         ("namesrv", "status"),
-        {
-            "views": Table("Name servers", _VIEWS, found, "No name server is given."),
-            "orders": Table("Orders of topics", _VALUES, values, "No topic has an order: pymq topic order sets one."),
-            "settings": settings,
-        },
+        shown,
         missing,
     )
 

@@ -22,6 +22,7 @@ from pymq.operations.doctor.finding import Severity
 from pymq.operations.topic.table import APPLICATION, topic_kind
 
 FINDINGS_MAX: Final = 6
+REFRESH_S: Final = 2  # until a page whose checks are running looks for their findings
 ROWS_MAX: Final = 5
 CANDIDATES_MAX: Final = 15  # groups and topics of which this person's right is asked
 DEAD_LETTER_GROUPS_MAX: Final = 20  # whose dead letters are counted, the fullest
@@ -76,16 +77,18 @@ async def _may_see_cluster(visit: Visit) -> bool:
 
 async def _problems(visit: Visit, sight: Sight | None) -> dict[str, Any]:
     """Return the findings that are problems or warnings, why there are none, and how old they are."""
-    none: dict[str, Any] = {"records": [], "total": 0, "age_ms": None, "note": ""}
+    none: dict[str, Any] = {"records": [], "total": 0, "age_ms": None, "note": "", "refresh_s": None}
     if sight is None or visit.checkup is None:
         return none | {"note": "The checks are on the page of the doctor."}
     if sight.problem:
         return none | {"note": f"The checks did not run: {sight.problem}"}
-    findings = await visit.checkup.newest()
+    findings = visit.checkup.newest()
+    if findings is None and visit.checkup.problem:
+        return none | {"note": visit.checkup.problem}
     if findings is None:
-        return none | {"note": visit.checkup.problem or "The checks are running: load the page again in a moment."}
+        return none | {"note": "The checks are running.", "refresh_s": REFRESH_S}
     records = await _visible(sight, findings)
-    return {
+    return none | {
         "records": records[:FINDINGS_MAX],
         "total": len(records),
         "age_ms": visit.clock.monotonic_ms() - findings.at_ms,

@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-ROWS_MAX: Final = 500  # of a table that has no pages of its own
+from pymq.console.pages.lists import ROWS_OF_PART, Cut, Row, cut
+from pymq.console.web.parameters import Parameters
+
+ROWS_MAX: Final = 100  # of a table that has no pages of its own
+
+NO_MATCH: Final = "No row of this list has this text."
 
 
 class Kind(StrEnum):
@@ -43,12 +48,16 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Records with columns. ``empty`` says what would be here, and how it comes."""
+    """Records with columns. ``empty`` says what would be here, and how it comes.
+
+    ``cut``: of which list the records are a page, None for a table without pages.
+    """
 
     title: str
     columns: Sequence[Column]
     records: Sequence[Mapping[str, Any]]
     empty: str
+    cut: Cut | None = None
 
     @property
     def rows(self) -> Sequence[Mapping[str, Any]]:
@@ -68,3 +77,45 @@ class Values:
     title: str
     columns: Sequence[Column]
     record: Mapping[str, Any]
+
+
+class Lists:
+    """The lists of one page. Each has a page of rows, and parameters of its own."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        self._parameters = parameters
+        self._cuts: dict[str, Cut] = {}
+
+    def table(
+        self,
+        name: str,
+        title: str,
+        columns: Sequence[Column],
+        records: Sequence[Row],
+        empty: str,
+        *,
+        sorts: Sequence[str] = (),
+    ) -> Table:
+        """Return the table of the rows that are shown. ``name``: as in ``?format=json``; the first column is searched.
+
+        ``sorts``: columns that the list may be sorted by; without sorts the records keep their order.
+        Raises BadRequest.
+        """
+        found = cut(
+            records,
+            self._parameters,
+            columns[0].key,
+            {column: column for column in sorts},
+            name=name,
+            size=ROWS_OF_PART,
+        )
+        self._cuts[name] = found
+        return Table(title, columns, found.rows, NO_MATCH if found.search else empty, found)
+
+    def rows(self) -> dict[str, list[Row]]:
+        """Return the rows that are shown by the name of their list."""
+        return {name: found.rows for name, found in self._cuts.items()}
+
+    def as_record(self) -> dict[str, Any]:
+        """Return the rows of each list, and under ``lists`` which page of how many rows they are."""
+        return self.rows() | {"lists": {name: found.as_record() for name, found in self._cuts.items()}}

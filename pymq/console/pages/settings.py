@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from pymq.client.admin import Admin
 from pymq.console.pages.lists import Cut, cut
@@ -46,6 +46,14 @@ class FoundSettings:
         return ("config", "show", *text, "--origin", *(["--changed"] if self.only_changed else []), *server)
 
 
+def with_settings(data: dict[str, Any], settings: FoundSettings | None) -> dict[str, Any]:
+    """Return a page's data with its settings, and under ``lists`` which page of how many they are."""
+    lists: dict[str, Any] = data.get("lists", {})
+    if settings is None:
+        return data | {"settings": [], "lists": lists}
+    return data | {"settings": settings.rows.rows, "lists": lists | {"settings": settings.rows.as_record()}}
+
+
 async def find_settings(visit: Visit, targets: Targets) -> FoundSettings:
     """Return the settings that the parameters ``q``, ``changed`` and ``page`` choose.
 
@@ -59,5 +67,5 @@ async def find_settings(visit: Visit, targets: Targets) -> FoundSettings:
         return found
 
     found = await visit.cluster.ask(("settings", targets, only_changed), ask)
-    rows = cut(found.records, visit.parameters, "key", {"key": "key"}, keep=lambda row: True)
+    rows = cut(found.records, visit.parameters, "key", {"key": "key"})
     return FoundSettings(rows, only_changed, found.unreached)

@@ -11,7 +11,7 @@ from pymq.console.history.rings import Subject
 from pymq.console.history.section import charts_of
 from pymq.console.pages.links import group_path, messages_path, tail_path, topic_path
 from pymq.console.pages.page import Page, Visit
-from pymq.console.pages.sections import Column, Kind, Table
+from pymq.console.pages.sections import Column, Kind, Lists
 from pymq.operations.topic.listing import describe_topic, topic_queues, topic_route
 
 _BROKERS: Final = (
@@ -59,19 +59,24 @@ async def topic(visit: Visit) -> Page:
         visit.sight.allow(subject)
     charts = await charts_of(visit.sight, subject, visit.clock.now_ms())
     groups = [{"group": group} for group in about["groups"]]
+    lists = Lists(visit.parameters)
+    sections = [
+        charts,
+        lists.table(
+            "brokers", "Brokers", _BROKERS, about["brokers"], "No broker has this topic.", sorts=("broker", "messages")
+        ),
+        lists.table("groups", "Groups", _GROUPS, groups, "No group reads this topic."),
+        lists.table("queues", "Queues", _QUEUES, queues, "This topic has no queues."),
+        lists.table("route", "Route", _ROUTE, route, "Name servers know no broker with this topic."),
+    ]
+    shown = lists.as_record()
     return Page(
         f"Topic {name}",
         "sections.html",
-        about | {"queues": queues, "route": route, "lastHour": charts.as_record()},
+        about | shown | {"groups": [row["group"] for row in shown["groups"]], "lastHour": charts.as_record()},
         ("topic", "describe", name),
         {
-            "sections": [
-                charts,
-                Table("Brokers", _BROKERS, about["brokers"], "No broker has this topic."),
-                Table("Groups", _GROUPS, groups, "No group reads this topic."),
-                Table("Queues", _QUEUES, queues, "This topic has no queues."),
-                Table("Route", _ROUTE, route, "Name servers know no broker with this topic."),
-            ],
+            "sections": sections,
             "links": [
                 ("Messages", messages_path(name)),
                 ("Tail", tail_path(name)),

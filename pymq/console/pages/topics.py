@@ -31,7 +31,7 @@ async def topics(visit: Visit) -> Page:
     return Page(
         "Topics",
         "topics.html",
-        {"topics": rows.rows, "total": rows.total, "page": rows.number, "pages": rows.page_count},
+        {"topics": rows.rows, **rows.as_record()},
         ("topic", "list", *(["--all"] if kind != APPLICATION else [])),
         {
             "cut": rows,

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pymq.client.admin import Admin
 from pymq.console.pages.page import Page, Visit
-from pymq.console.pages.sections import Column, Kind, Table, Values
+from pymq.console.pages.sections import Column, Kind, Lists, Table, Values
 from pymq.errors import PymqError, RefusedError
 from pymq.operations.auth.decision import Asked, explained, rules_of_broker
 from pymq.operations.auth.users import Where, keeps_no_users, rules, users
@@ -62,6 +62,7 @@ async def users_page(visit: Visit) -> Page:
         if not keeps_no_users(error):
             raise
         is_on = False
+    lists = Lists(visit.parameters)
     decision: dict[str, Any] | None = None
     parts: list[Values | Table] = []
     if name and resource:
@@ -73,11 +74,13 @@ async def users_page(visit: Visit) -> Page:
             title = f"May {name} do {action} on {resource}?"
             parts = [
                 Values(title, _DECISION, decision),
-                Table("Rules in their order", _STEPS, decision["rules"], "It has none."),
+                lists.table("steps", "Rules in their order", _STEPS, decision["rules"], "It has none."),
             ]
     parts += [
-        Table("Users", _USERS, found, "No users: pymq auth user create makes one." if is_on else _OFF),
-        Table("Rules", _RULES, known, "No rules: only users of type Super may do anything." if is_on else _OFF),
+        lists.table("users", "Users", _USERS, found, "No users: pymq auth user create makes one." if is_on else _OFF),
+        lists.table(
+            "rules", "Rules", _RULES, known, "No rules: only users of type Super may do anything." if is_on else _OFF
+        ),
     ]
     return Page(
         "Users",

@@ -23,8 +23,9 @@
   // -- parts of a page that change ------------------------------------------------------------------------------------
 
   let asked = null;
-  // Replaces the element of this id by that of the page at an address; leaves it when the page can't be had.
-  const replace = async (id, address) => {
+  // Replaces the element of this id by that of the page at an address. Goes to the address when that fails,
+  // unless it stays: then the element is left as it is.
+  const replace = async (id, address, stays = false) => {
     if (asked) asked.abort();
     const mine = (asked = new AbortController());
     const here = document.getElementById(id);
@@ -43,11 +44,21 @@
       localize(there);
       here.replaceWith(document.adoptNode(there));
     } catch (error) {
-      if (error.name !== "AbortError") window.location.assign(address);
+      if (error.name !== "AbortError" && !stays) window.location.assign(address);
     } finally {
       here.removeAttribute("aria-busy");
       if (asked === mine) asked = null;
     }
+  };
+
+  // Loads an element again that says after how many seconds: until the page has one that doesn't. Not while hidden.
+  const refresh = (id) => {
+    const here = document.getElementById(id);
+    if (here === null || !here.dataset.refreshS) return;
+    window.setTimeout(async () => {
+      if (!document.hidden) await replace(id, window.location.href, true);
+      refresh(id);
+    }, 1000 * Number(here.dataset.refreshS));
   };
 
   const live = (form) => {
@@ -112,6 +123,7 @@
 
   localize(document);
   for (const form of document.querySelectorAll("form[data-live]")) live(form);
+  for (const part of document.querySelectorAll("[data-refresh-s][id]")) refresh(part.id);
   for (const command of document.querySelectorAll("[data-copy]")) {
     const button = document.createElement("button");
     button.type = "button";

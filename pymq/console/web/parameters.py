@@ -73,6 +73,11 @@ class Parameters:
         kept = [(name, value) for name, values in self._fields.items() if name not in changes for value in values]
         return kept + [(name, str(value)) for name, value in changes.items()]
 
+    def without_list(self, name: str) -> list[tuple[str, str]]:
+        """Return the fields that a search in one list of the page keeps: all but its own. ``name``: of the list."""
+        own = [f"{name}-{field}" if name else field for field in ("q", "sort", "order", "page")]
+        return [pair for pair in self.with_changes({}) if pair[0] not in own]
+
     def all(self, name: str, *, count_max: int) -> list[str]:
         """Return the values of a field that may be given several times."""
         values = self._fields.get(name, [])

@@ -7,7 +7,7 @@ is its members' choice; RocketMQ's brokers do not count invisible messages.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -106,6 +106,20 @@ async def _add_times(admin: Admin, lags: Mapping[str, dict[str, TopicLag]]) -> N
     for (group, topic), found in zip(untimed, times, strict=True):
         since_ms = min(found.values(), default=0)
         lags[group][topic] = replace(lags[group][topic], waiting_since_ms=since_ms)
+
+
+async def with_waits(
+    admin: Admin, group: str, records: Sequence[Mapping[str, Any]], clock: Clock
+) -> list[dict[str, Any]]:
+    """Return records of topics with the time that messages wait, asked where it is missing: one request a record."""
+
+    async def ask(record: Mapping[str, Any]) -> dict[str, Any]:
+        if record["lag_ms"] is not None or not record["lag"]:
+            return dict(record)
+        since_ms = (await admin.groups.waiting_since(group, record["topic"])).values()
+        return {**record, "lag_ms": max(clock.now_ms() - min(since_ms), 0) if since_ms else None}
+
+    return await for_each(records, ask, TOPICS_AT_ONCE)
 
 
 async def lag_of_group(admin: Admin, group: str, topic: str | None, clock: Clock) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from pymq.model.names import RETRY_PREFIX, is_system_group
 from pymq.model.tables import SubscriptionGroupConfig
 from pymq.operations.group import lag
 from pymq.operations.group.members import differing_records
-from pymq.wire.bodies_admin import ConsumerConnections
+from pymq.wire.bodies_admin import ConsumerConnections, TopicLag
 from pymq.wire.bodies_rows import GroupLag, GroupMembers, group_lag
 from pymq.wire.versions import version_name
 
@@ -54,9 +54,19 @@ def _enabled_on(configs: Mapping[str, SubscriptionGroupConfig]) -> bool | str:
 
 async def describe_group(admin: Admin, name: str, clock: Clock) -> dict[str, Any]:
     """Describe one group. Raises NotFoundError."""
-    configs = (await admin.groups.all_configs()).get(name, {})
-    online = await _online(admin, name)
     lags = await admin.groups.topic_lags(name, with_times=True)
+    record = await group_record(admin, name, lags, clock)
+    return record | {"filters": [one._asdict() for one in await admin.filters.figures(name)]}
+
+
+async def group_record(admin: Admin, name: str, lags: Mapping[str, TopicLag], clock: Clock) -> dict[str, Any]:
+    """Return what :func:`describe_group` does of a group with these lags, without figures of filters.
+
+    Raises NotFoundError.
+    """
+    configs = (await admin.groups.all_configs()).get(name, {})
+    members_of = await admin.groups.online(name)
+    online = [answer for _, answer in members_of]
     if not configs and not online and not lags:
         raise lag.not_found(admin, name)
     progress = lag.topic_records(name, lags, clock.now_ms())
@@ -75,15 +85,9 @@ async def describe_group(admin: Admin, name: str, clock: Clock) -> dict[str, Any
         "invisible": sums.invisible,
         "members": _members(online),
         "subscriptions": _subscriptions(online),
-        "differing_subscriptions": differing_records(await admin.groups.differing_subscriptions(name)),
+        "differing_subscriptions": differing_records(await admin.groups.differences_of(name, members_of)),
         "progress": progress,
-        "filters": [one._asdict() for one in await admin.filters.figures(name)],
     }
-
-
-async def _online(admin: Admin, group: str) -> list[ConsumerConnections]:
-    """Return each master's list of the group's members, without masters that have none."""
-    return [answer for _, answer in await admin.groups.online(group)]
 
 
 def _members(online: list[ConsumerConnections]) -> list[dict[str, Any]]:

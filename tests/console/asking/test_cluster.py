@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from pymq.clock import ManualClock
-from pymq.console.asking.cluster import AT_ONCE, KEPT_COUNT_MAX, KEPT_MS, Cluster
+from pymq.console.asking.cluster import (
+    AT_ONCE,
+    KEPT_COUNT_MAX,
+    KEPT_MS,
+    KEPT_TIMES,
+    LONG_KEPT_MS,
+    Cluster,
+    noting_age,
+)
 from pymq.errors import UnreachableError
 from pymq.operations.asking.retried import RETRY_AFTER_MS
 
@@ -82,6 +90,28 @@ def test_the_same_question_goes_out_once_and_its_answer_is_kept_for_a_moment() -
         world.clock.advance(1)
         assert await world.ask("topics") == "answer 2 to topics"
         assert world.admin.opened == 1
+
+    run(work)
+
+
+@pytest.mark.parametrize(("took_ms", "kept_ms"), [(0, KEPT_MS), (1_000, KEPT_TIMES * 1_000), (30_000, LONG_KEPT_MS)])
+def test_an_answer_that_took_long_is_kept_for_longer(took_ms: int, kept_ms: int) -> None:
+    async def work(world: World) -> None:
+        async def ask(admin: Any) -> int:
+            world.clock.advance(took_ms)
+            world.asked.append("rows")
+            return len(world.asked)
+
+        assert await world.cluster.ask("rows", ask) == 1
+        world.clock.advance(kept_ms - 1)
+        with noting_age() as oldest:
+            assert await world.cluster.ask("rows", ask) == 1
+        assert oldest.age_ms == kept_ms - 1
+        assert await world.cluster.ask("rows", ask, kept_ms=kept_ms) == 1
+        world.clock.advance(1)
+        with noting_age() as oldest:
+            assert await world.cluster.ask("rows", ask) == 2
+        assert oldest.age_ms == 0
 
     run(work)
 

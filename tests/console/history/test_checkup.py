@@ -9,7 +9,7 @@ import pytest
 
 from pymq.clock import ManualClock
 from pymq.console.history import checkup as module
-from pymq.console.history.checkup import KEPT_MS, Checkup
+from pymq.console.history.checkup import KEPT_MS, Checkup, Findings
 from pymq.errors import UnreachableError
 from pymq.operations.doctor.finding import Check, problem, warning
 from pymq.operations.doctor.state import ClusterState
@@ -52,10 +52,19 @@ async def turn() -> None:
         await asyncio.sleep(0)
 
 
-def test_the_first_one_who_looks_waits_and_others_get_the_same() -> None:
+async def looked(world: World) -> Findings | None:
+    """Return the findings after the examination that a look begins."""
+    world.checkup.newest()
+    await turn()
+    return world.checkup.newest()
+
+
+def test_the_first_one_who_looks_does_not_wait_and_all_get_the_same() -> None:
     async def work(world: World) -> None:
-        first, second = await asyncio.gather(world.checkup.newest(), world.checkup.newest())
-        assert first is second and first is not None and world.begun == 1
+        assert world.checkup.newest() is None and world.checkup.newest() is None
+        await turn()
+        first = world.checkup.newest()
+        assert first is world.checkup.newest() and first is not None and world.begun == 1
         assert [check for check, _ in first.found] == ["masters", "disk", "broken"], "the worst first"
         assert "ZeroDivisionError" in first.found[2][1].text, "a check that broke is a finding"
 
@@ -64,29 +73,16 @@ def test_the_first_one_who_looks_waits_and_others_get_the_same() -> None:
 
 def test_findings_are_kept_for_a_minute_and_then_shown_until_there_are_new_ones() -> None:
     async def work(world: World) -> None:
-        first = await world.checkup.newest()
+        first = await looked(world)
         world.clock.advance(KEPT_MS - 1)
-        assert await world.checkup.newest() is first and world.begun == 1
+        assert world.checkup.newest() is first and world.begun == 1
         world.clock.advance(1)
         world.free.clear()
-        assert await world.checkup.newest() is first
-        assert await world.checkup.newest() is first
+        assert world.checkup.newest() is first
+        assert world.checkup.newest() is first
         world.free.set()
-        await turn()
-        second = await world.checkup.newest()
+        second = await looked(world)
         assert second is not None and second is not first and world.begun == 2
-
-    run(work)
-
-
-def test_a_page_does_not_wait_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FIRST_WAIT_S", 0.01)
-
-    async def work(world: World) -> None:
-        world.free.clear()
-        assert await world.checkup.newest() is None
-        assert await world.checkup.newest() is None
-        assert world.begun == 1
 
     run(work)
 
@@ -97,15 +93,13 @@ def test_a_page_does_not_wait_long(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_failure_is_said_and_the_last_findings_stay(error: Exception, text: str) -> None:
     async def work(world: World) -> None:
-        first = await world.checkup.newest()
+        first = await looked(world)
         world.clock.advance(KEPT_MS)
         world.error = error
-        await world.checkup.newest()
-        await turn()
+        await looked(world)
         assert world.checkup.findings is first and text in world.checkup.problem
         world.error = None
-        await world.checkup.newest()
-        await turn()
+        await looked(world)
         assert not world.checkup.problem and world.begun == 3
 
     run(work)
@@ -116,7 +110,9 @@ def test_checks_have_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def work(world: World) -> None:
         world.free.clear()
-        assert await world.checkup.newest() is None
+        assert world.checkup.newest() is None
+        assert world.checkup._task is not None
+        await world.checkup._task
         assert "did not end within 0.01 s" in world.checkup.problem
 
     run(work)

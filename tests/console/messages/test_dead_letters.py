@@ -51,7 +51,10 @@ def test_groups_have_counts_and_the_time_of_the_newest_letter() -> None:
     page = asyncio.run(dead_letter_groups(visited))
     assert isinstance(page, Page)
     assert page.data == {
-        "groups": [{"group": "billing", "messages": 3, "brokers": ["broker-a"], "last_stored_ms": BEGUN_MS + 2000}]
+        "groups": [{"group": "billing", "messages": 3, "brokers": ["broker-a"], "last_stored_ms": BEGUN_MS + 2000}],
+        "total": 1,
+        "page": 1,
+        "pages": 1,
     }
     assert "/at/prod/dlq/billing" in html(page, visited)
 

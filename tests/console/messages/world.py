@@ -198,6 +198,8 @@ def html(page: Any, visited: Visit) -> str:
         "section": "messages",
         "navigation": (),
         "now_ms": visited.clock.now_ms(),
+        "as_of_ms": visited.clock.now_ms(),
+        "kept": visited.parameters.without_list,
         "allow_changes": False,
         "static": lambda name: f"/static/{name}",
         "at": lambda path: f"/at/prod/{path}",

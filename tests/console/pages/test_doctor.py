@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pymq.console.pages import doctor as module
-from pymq.console.pages.doctor import FINDINGS_MAX
+from pymq.console.pages.doctor import FINDINGS_OF_PAGE
 from pymq.errors import RefusedError, UnreachableError
 from pymq.operations.doctor.finding import Check, note, problem, unknown, warning
 from pymq.operations.doctor.state import Broker, NameServer
@@ -109,11 +109,17 @@ def test_checks_that_take_too_long_are_no_result(site: Site, monkeypatch: pytest
     assert not any(check["checked"] for check in site.json("doctor")["checks"])
 
 
-def test_more_findings_than_fit_are_counted(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    many = Check("many", "?", lambda state: [note(f"t{number}", "is odd") for number in range(FINDINGS_MAX + 5)])
+def test_findings_come_in_pages_and_are_searched(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = FINDINGS_OF_PAGE + 5
+    many = Check("many", "?", lambda state: [note(f"t{number}", "is odd") for number in range(count)])
     monkeypatch.setattr(module, "_every_check", lambda: (many,))
-    assert "5 more are not shown here" in site.get("doctor").text
-    assert len(site.json("doctor")["findings"]) == FINDINGS_MAX + 5
+    text = site.get("doctor").text
+    assert f"1 to {FINDINGS_OF_PAGE} of {count}" in text and f"{count} notes" in text and "page 1 of 2" in text
+    first, second = site.json("doctor"), site.json("doctor", "page=2")
+    assert (len(first["findings"]), first["total"], first["page"], first["pages"]) == (FINDINGS_OF_PAGE, count, 1, 2)
+    assert [one["subject"] for one in second["findings"]] == [f"t{FINDINGS_OF_PAGE + at}" for at in range(5)]
+    assert [one["subject"] for one in site.json("doctor", "q=t29")["findings"]] == ["t29"]
+    assert "No finding is about this." in site.get("doctor", "q=t77").text
 
 
 def test_a_person_without_the_right_gets_the_refusal(site: Site) -> None:

@@ -45,7 +45,7 @@ def test_a_page_is_cut_and_the_last_one_is_the_last() -> None:
     assert (first.first, first.last, first.total, first.page_count) == (1, ROWS_OF_PAGE, 120, 3)
     assert (last.first, last.last, len(last.rows)) == (101, 120, 20)
     assert shown(table, page="900").number == 3
-    assert len(shown(table, rows=str(ROWS_OF_PAGE_MAX)).rows) == 120
+    assert len(shown(table, rows=str(ROWS_OF_PAGE_MAX)).rows) == ROWS_OF_PAGE_MAX
 
 
 def test_a_list_without_rows_has_one_page() -> None:
@@ -54,8 +54,31 @@ def test_a_list_without_rows_has_one_page() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"sort": "secret"}, {"order": "sideways"}, {"page": "0"}, {"rows": "201"}, {"q": "x" * 256}]
+    "wrong",
+    [{"sort": "secret"}, {"order": "sideways"}, {"page": "0"}, {"rows": str(ROWS_OF_PAGE_MAX + 1)}, {"q": "x" * 256}],
 )
 def test_wrong_parameters_are_named(wrong: dict[str, str]) -> None:
     with pytest.raises(BadRequest, match=f"^{next(iter(wrong))}: "):
         shown(rows(("a", 1)), **wrong)
+
+
+def test_without_sorts_rows_keep_their_order() -> None:
+    table = rows(("b", 5), ("a", None), ("c", 1))
+    assert names(cut(table, Parameters([("sort", "stored")]), "topic", {})) == ["b", "a", "c"]
+
+
+def test_a_named_list_has_parameters_of_its_own() -> None:
+    table = rows(*((f"topic-{number:03}", number) for number in range(120)))
+    given = Parameters(
+        [("page", "2"), ("q", "none"), ("queues-page", "3"), ("queues-q", "topic"), ("queues-rows", "10")]
+    )
+    found = cut(table, given, "topic", {}, name="queues")
+    assert (found.number, found.first, found.search) == (3, 21, "topic")
+    assert found.at_page(4) == {"queues-page": 4} and found.parameter("sort") == "queues-sort"
+    with pytest.raises(BadRequest, match=r"^queues-page: "):
+        cut(table, Parameters([("queues-page", "x")]), "topic", {}, name="queues")
+
+
+def test_a_search_finds_rows_without_a_text() -> None:
+    table: list[Row] = [{"topic": None, "stored": 1}, {"topic": 17, "stored": 2}]
+    assert shown(table).total == 2 and [row["topic"] for row in shown(table, q="7").rows] == [17]

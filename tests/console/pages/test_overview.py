@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from pymq.console.history.checkup import Findings
 from pymq.console.history.rings import CLUSTER, Kind, Measure, Subject
-from pymq.console.pages.overview import DEAD_LETTER_GROUPS_MAX, FINDINGS_MAX, ROWS_MAX
+from pymq.console.pages.overview import DEAD_LETTER_GROUPS_MAX, FINDINGS_MAX, REFRESH_S, ROWS_MAX
 from pymq.errors import RefusedError, UnreachableError
 from pymq.operations.doctor.finding import Finding, note, problem, warning
 from pymq.operations.top.rates import Figures
@@ -156,13 +157,26 @@ def test_checks_that_did_not_run_do_not_look_like_no_problems(monkeypatch: pytes
     assert "The checks did not run: the cluster refuses" in text and "No problems" not in text
     assert not site.examined
     site.recorder.problem = ""
-
-    async def fail() -> Any:
-        raise UnreachableError("no name server answers")
-
-    monkeypatch.setattr(site.checkup, "_examine", fail)
+    site.checkup.problem = "no name server answers"
     text = site.get("").text
-    assert "no name server answers" in text and "No problems" not in text
+    assert "no name server answers" in text and "No problems" not in text and "data-refresh-s" not in text
+
+
+def test_the_first_page_does_not_wait_for_the_checks_and_loads_their_part_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = Overview(monkeypatch)
+    site.checkup.findings = None
+
+    async def never() -> Any:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(site.checkup, "_examine", never)
+    text = site.get("").text
+    assert "The checks are running." in text and "No problems" not in text
+    assert f'id="problems" aria-label="Problems" data-refresh-s="{REFRESH_S}"' in text and "Look again</a>" in text
+    site.set_findings()
+    assert "data-refresh-s" not in site.get("").text
 
 
 def test_old_findings_say_why_there_are_no_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,3 +71,9 @@ def test_unknown_is_a_dash_and_never_is_never() -> None:
 def test_no_match_and_no_topic_are_different() -> None:
     assert "No topic of this kind" in html_of(topics, cluster(), "q=zzz").text
     assert "pymq topic create" in html_of(topics, FakeCluster({"topic table": TopicTable([], {})})).text
+
+
+def test_brokers_that_did_not_answer_do_not_look_like_no_topics() -> None:
+    cluster = FakeCluster({"topic table": TopicTable([], {})}, {"broker-c": "timed out"})
+    assert "Of what was answered: No topics" in html_of(topics, cluster).text
+    assert "Of what was answered" not in html_of(topics, FakeCluster({"topic table": TopicTable([], {})})).text
