@@ -14,7 +14,7 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
 from pymq.console.answers import NAVIGATION, Answers, Around, Shell, WrongTokenError
-from pymq.console.changes.routes import ChangeRoutes
+from pymq.console.change_routes import ChangeRoutes
 from pymq.console.messages.dead_letters import dead_letter_groups, dead_letters
 from pymq.console.messages.message import message, message_body
 from pymq.console.messages.search import messages

@@ -19,7 +19,7 @@ from pymq.config.security import is_loopback
 from pymq.console.answers import Shell
 from pymq.console.app import PAGES, Console, make_app
 from pymq.console.asking.clusters import Clusters
-from pymq.console.changes.audit import FILE_COUNT_MAX, SIZE_MAX_BYTES, Audit
+from pymq.console.audit import FILE_COUNT_MAX, SIZE_MAX_BYTES, Audit
 from pymq.console.changes.flow import Changes
 from pymq.console.history.checkup import Checkup
 from pymq.console.history.recorder import Recorder

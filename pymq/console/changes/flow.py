@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pymq.clock import Clock
-from pymq.console.changes.audit import Audit
+from pymq.console.audit import Audit
 from pymq.console.changes.kept import Kept
 from pymq.console.changes.plan import Outcome, Plan, Prepare
 from pymq.console.pages.page import Page, Visit

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any, Final
 
-from pymq.console.changes.audit import SHOWN_COUNT_MAX, Attempt
+from pymq.console.audit import SHOWN_COUNT_MAX, Attempt
 from pymq.console.history.rings import CLUSTER
 from pymq.console.history.sight import runtime_of_each_cluster
 from pymq.console.pages.lists import cut

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from pymq.console.audit import Audit
+from pymq.console.change_routes import ChangeRoutes
 from pymq.console.changes import offsets, replanned
-from pymq.console.changes.audit import Audit
 from pymq.console.changes.flow import Changes
 from pymq.console.changes.kept import Kept
 from pymq.console.changes.plan import Plan
-from pymq.console.changes.routes import ChangeRoutes
 from pymq.console.pages.audit import AuditPage
 from tests.planting import Bug, Seam, Text, gives
 

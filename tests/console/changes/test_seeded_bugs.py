@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from pymq.testing.broker import TestBroker
-from tests.console.changes import test_audit, test_kept, test_offsets, test_topics
+from tests.console import test_audit
+from tests.console.changes import test_kept, test_offsets, test_topics
 from tests.console.changes.seeded_bugs import BUGS
 from tests.console.pages import test_audit as test_audit_page
 from tests.console.test_seeded_bugs import arguments_of

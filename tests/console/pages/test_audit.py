@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pymq.clock import ManualClock
-from pymq.console.changes.audit import Audit
+from pymq.console.audit import Audit
 from pymq.console.pages.audit import AuditPage
 from pymq.errors import RefusedError
 from tests.console.pages.visits import FakeCluster, html_of, page_of

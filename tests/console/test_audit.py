@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pymq.clock import ManualClock
-from pymq.console.changes.audit import FILE_COUNT_MAX, SHOWN_COUNT_MAX, SIZE_MAX_BYTES, Audit
+from pymq.console.audit import FILE_COUNT_MAX, SHOWN_COUNT_MAX, SIZE_MAX_BYTES, Audit
 from pymq.security.audit_file import AuditFile
 
 ABOUT = {
