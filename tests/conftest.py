@@ -58,7 +58,7 @@ settings.register_profile("coverage", deadline=None)
 
 # Tests that run without the tracer, which makes them too slow. They reach no other lines: the simulation, crashes,
 # chaos, attacks, JVMs, and tests of every flip, split or failing call.
-UNTRACED_FOLDERS = ("simulation", "crash", "chaos", "hostile", "demo", "packaging", "tidy", "bench")
+UNTRACED_FOLDERS = ("simulation", "crash", "chaos", "hostile", "console/hostile", "demo", "packaging", "tidy", "bench")
 UNTRACED_MARKS = ("spark",)
 UNTRACED_WORDS = (
     "flipped",

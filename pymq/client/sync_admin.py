@@ -110,6 +110,7 @@ class GroupAdmin(_Part[AsyncGroupAdmin]):
     delete = _blocking(AsyncGroupAdmin.delete)
     connections = _blocking(AsyncGroupAdmin.connections)
     differing_subscriptions = _blocking(AsyncGroupAdmin.differing_subscriptions)
+    differences_of = _blocking(AsyncGroupAdmin.differences_of)
     topics = _blocking(AsyncGroupAdmin.topics)
     lag = _blocking(AsyncGroupAdmin.lag)
     topic_lags = _blocking(AsyncGroupAdmin.topic_lags)
