@@ -115,6 +115,7 @@ def test_a_lie_is_no_page_and_no_memory(world: World, who: str, name: str) -> No
     world.console.reset_peak()
     liar = world.broker if who == "broker" else world.namesrv
     liar.lie = LIES[name]
+    lied_ms = time.time() * 1000
     try:
         time.sleep(2.1)  # answers that are kept are the truth
         answers = asyncio.run(ask_all(world))
@@ -126,7 +127,8 @@ def test_a_lie_is_no_page_and_no_memory(world: World, who: str, name: str) -> No
         if status != 200:
             assert found["error"], path
         elif who == "broker" and name in UNUSABLE and path not in WITHOUT_BROKERS:
-            assert found["missing"], path
+            # One that took long, on a busy machine, is kept for longer: the page says its age.
+            assert found["missing"] or int(str(found["asOfMs"])) <= lied_ms, path
     above_bytes = world.console.peak_rss_bytes() - before_bytes
     limit_bytes = ABOVE_OF_LARGE_FRAMES_MAX if "nonsense" in name else ABOVE_BYTES_MAX
     assert above_bytes <= limit_bytes, f"{above_bytes / MIB:.0f} MiB"
