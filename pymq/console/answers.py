@@ -186,10 +186,10 @@ class Answers:
         def close() -> None:
             streams.close(stream)
             if session is not None:
-                session.on_end.discard(end)
+                session.on_end.pop(stream, None)
 
         if session is not None:
-            session.on_end.add(end)
+            session.on_end[stream] = end
         return EventAnswer(stream, page.events, close)
 
     def _examine_as(self, around: Around) -> Examine | None:

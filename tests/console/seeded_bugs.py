@@ -306,7 +306,7 @@ ASKING_BUGS = [
     ),
     Bug(
         "clients-outlive-sessions",
-        Text(Clusters.get, "session.on_end.add(lambda: self._drop(key))", "pass"),
+        Text(Clusters.get, "session.on_end[key] = lambda: self._drop(key)", "pass"),
         ("test_clusters.test_the_end_of_a_session_closes_its_clients",),
     ),
     Bug(

@@ -71,7 +71,7 @@ class Clusters:
             admin = self._make_admin(context, session)
             cluster = self._clusters[key] = Cluster(admin, self._clock, consumer, self._reading)
             if session is not None:
-                session.on_end.add(lambda: self._drop(key))
+                session.on_end[key] = lambda: self._drop(key)
         return cluster
 
     def close_idle(self) -> None:

@@ -70,7 +70,7 @@ class Changes:
         plan = await visit.cluster.change(prepare)
         session = person.session.key
         number = self._plans.keep(session, person.context, (plan, visit.cluster.unreached))
-        person.session.on_end.add(lambda: self._forget(session))
+        person.session.on_end[self] = lambda: self._forget(session)
         return number
 
     async def take_back(self, person: Person, visit: Visit, number: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 from typing import Final
@@ -34,7 +34,8 @@ class FullError(PymqError):
 class Session:
     """One person's log-in with one browser. ``name``: the access key, empty where the cluster checks no users.
 
-    ``token`` stands in each form, so that no other page can send one. ``on_end`` are called when the session ends.
+    ``token`` stands in each form, so that no other page can send one. ``on_end``: what is called when the
+    session ends, by who asks for it.
     """
 
     key: str
@@ -45,7 +46,7 @@ class Session:
     token: str = field(repr=False)
     begun_ms: int
     seen_ms: int
-    on_end: set[Callable[[], None]] = field(default_factory=set, repr=False)
+    on_end: dict[Hashable, Callable[[], None]] = field(default_factory=dict, repr=False)
 
     def has_token(self, token: str) -> bool:
         """Return whether a form came from a page of this session."""
@@ -113,7 +114,7 @@ class Sessions:
         """End a session and what belongs to it. A session that has ended stays so."""
         if self._sessions.pop(session.key, None) is None:
             return
-        for listener in list(session.on_end):
+        for listener in list(session.on_end.values()):
             listener()
 
     def end_old(self) -> None:

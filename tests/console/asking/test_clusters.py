@@ -80,6 +80,19 @@ def test_the_end_of_a_session_closes_its_clients() -> None:
     run(work)
 
 
+def test_a_session_that_comes_back_again_and_again_keeps_one_listener() -> None:
+    async def work(world: World) -> None:
+        ann = world.person("ann")
+        for _ in range(5):
+            world.clusters.get("prod", ann)
+            world.clock.advance(IDLE_MAX_MS)
+            world.clusters.close_idle()
+        assert len(world.made) == 5 and len(ann.on_end) == 1
+        await world.turn()
+
+    run(work)
+
+
 def test_idle_clients_are_closed_and_asking_ones_are_not() -> None:
     async def work(world: World) -> None:
         asking, idle = world.clusters.get("prod", None), world.clusters.get("test", None)

@@ -95,7 +95,7 @@ def test_an_end_is_told_once() -> None:
     world = World()
     session, cookies = world.open()
     told: list[str] = []
-    session.on_end.add(lambda: told.append("ended"))
+    session.on_end["a test"] = lambda: told.append("ended")
     world.sessions.end(session)
     world.sessions.end(session)
     assert told == ["ended"]
