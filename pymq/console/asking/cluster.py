@@ -88,6 +88,7 @@ class Cluster:
         self._make_consumer = make_consumer
         self._reader: Reader | None = None
         self._kept: dict[Hashable, Kept] = {}
+        self._change_count = 0
         self._on_the_way = 0
         self._is_open = False
 
@@ -160,6 +161,7 @@ class Cluster:
     def forget(self) -> None:
         """Forget all kept answers, because this person has changed something."""
         self._kept.clear()
+        self._change_count += 1
 
     async def close(self) -> None:
         """End the connections."""
@@ -175,9 +177,9 @@ class Cluster:
                 self._is_open = True
             self._retried.forget_old()
             self.question_count += 1
-            begun_ms = self._clock.monotonic_ms()
+            begun_ms, change_count = self._clock.monotonic_ms(), self._change_count
             answer = await question(self._admin)
-        if key is not None:
+        if key is not None and change_count == self._change_count:  # else it may be of before the change
             self._keep(key, answer, self._clock.monotonic_ms() - begun_ms)
         return answer
 

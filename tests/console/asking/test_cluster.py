@@ -126,6 +126,20 @@ def test_a_change_forgets_what_was_kept() -> None:
     run(work)
 
 
+def test_an_answer_that_was_on_its_way_during_a_change_is_not_kept() -> None:
+    async def work(world: World) -> None:
+        before = asyncio.ensure_future(world.ask("a"))
+        await turn()
+        world.cluster.forget()
+        world.free.set()
+        await before
+        await world.ask("a")
+        await world.ask("a")
+        assert world.asked == ["a", "a"]
+
+    run(work)
+
+
 def test_a_failure_is_everyones_who_asked_and_is_not_kept() -> None:
     async def work(world: World) -> None:
         world.free.set()
