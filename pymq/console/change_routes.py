@@ -19,6 +19,7 @@ from pymq.console.changes import topics as topic_changes
 from pymq.console.changes.flow import Change, Changes, NotConfirmedError, Person
 from pymq.console.pages.page import Page, Redirect, Visit
 from pymq.console.web.bodies import read_form
+from pymq.console.web.origins import came_from_another_site
 from pymq.console.web.parameters import BadRequest, Parameters
 from pymq.errors import NotFoundError, PymqError
 
@@ -37,6 +38,15 @@ CHANGES: Final[Mapping[str, Change]] = {
 
 
 _GONE: Final = NotFoundError("this is of another session, or no more: make the plan again")
+
+
+class FromAnotherSiteError(BadRequest):
+    """A form that another site opened: each would begin a session, and the sessions of people would make room."""
+
+    status = 403
+
+    def __init__(self) -> None:
+        super().__init__("address", "a page of another site led here: load the form again from this console")
 
 
 class ChangeRoutes:
@@ -82,6 +92,8 @@ class ChangeRoutes:
         """Return the form of a change. A person without a session gets one, because a form needs its token."""
         around = self._answers.around(request, section)
         cookie = ""
+        if around.session is None and came_from_another_site(request.scope):
+            return self._answers.problem(around, FromAnotherSiteError())
         if around.session is None and not self._answers.shell.needs_log_in:
             address = request.client.host if request.client else ""
             try:

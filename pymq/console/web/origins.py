@@ -102,5 +102,10 @@ class OriginCheck:
         return None
 
 
+def came_from_another_site(scope: Scope) -> bool:
+    """Return whether a browser says that a page of another site, or port, asked for this."""
+    return any(site not in (b"same-origin", b"none") for site in header_values(scope, b"sec-fetch-site"))
+
+
 def _shown(value: bytes) -> str:
     return printable(value[:_SHOWN_CHARACTERS].decode("latin-1"))
