@@ -1,4 +1,4 @@
-"""Dead letters: the groups that have some, and those of one group."""
+"""Dead letters: the groups that have some, and the letters of one group."""
 
 from __future__ import annotations
 

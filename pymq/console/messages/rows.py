@@ -1,4 +1,4 @@
-"""A message as a row of a list: where it is, what it is labelled with, and the begin of its body."""
+"""A message as a row of a list: its place, its labels, and the begin of its body."""
 
 from __future__ import annotations
 

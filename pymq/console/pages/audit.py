@@ -34,7 +34,7 @@ class AuditPage:
         self._problem = problem
 
     async def page(self, visit: Visit) -> Page:
-        """Return the attempts in one context, for who may see the cluster. Raises RefusedError."""
+        """Return the attempts in one context. A person who may not see the cluster gets a RefusedError."""
         await visit.cluster.ask(("may see", CLUSTER), runtime_of_each_cluster)
         found = [_row(each) for each in self._newest if each.context == visit.path["context"]]
         rows = cut(found[::-1], visit.parameters, "subject", {"when": "order"}, keep=lambda row: True)

@@ -110,6 +110,6 @@ def _command(observe_s: int) -> tuple[str, ...]:
 
 
 def _counts(findings: list[dict[str, Any]]) -> dict[str, int]:
-    """Return the number of findings by severity, the worst first, without those of which there are none."""
+    """Return the number of findings by severity, the worst first. A severity without findings is left out."""
     found = {severity.value: sum(one["severity"] == severity.value for one in findings) for severity in ORDER}
     return {severity: count for severity, count in found.items() if count}

@@ -97,7 +97,7 @@ async def _problems(visit: Visit, sight: Sight | None) -> dict[str, Any]:
 
 
 async def _visible(sight: Sight, findings: Findings) -> list[dict[str, Any]]:
-    """Return the findings of the page as records; those of groups that this person may not see are left out."""
+    """Return the findings of the page as records, without findings about groups that this person may not see."""
     bad = [(check, finding) for check, finding in findings.found if finding.severity in _SHOWN]
     groups = [Subject(Kind.group, finding.subject) for check, finding in bad if check in _OF_GROUPS]
     allowed = await _allowed(sight, groups[:CANDIDATES_MAX])

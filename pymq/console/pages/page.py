@@ -1,4 +1,4 @@
-"""What a page is made of, and what it is asked with."""
+"""A page: its parts, and the request that asks for it."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def sparks(sight: Sight | None, kind: Kind, name: str, rows: Iterable[Row]) -> d
 
 
 def trends(sight: Sight | None, name: str, rows: Iterable[Row]) -> dict[str, str]:
-    """Return what the lags of shown groups do, in words; without those that are unknown."""
+    """Return what the lags of shown groups do, in words. Unknown lags are left out."""
     found: dict[str, str] = {}
     for subject in _visible(sight, Kind.group, name, rows):
         assert sight is not None

@@ -259,7 +259,7 @@ async def _every_lag(admin: Admin, masters: Sequence[str]) -> tuple[dict[str, La
 
 
 async def _lags_behind(admin: Admin, address: str) -> dict[str, Lags]:
-    """Return the lags of one master's groups, without those that a PyMQ broker does not call behind.
+    """Return the lags of one master's groups. A group that a PyMQ broker does not call behind is left out.
 
     Topics of a few groups take a request for each; of more, the pages of all of them are quicker. RocketMQ's brokers
     take a request for each group.
