@@ -107,13 +107,14 @@ class Liar:
                     continue
                 for real, liar in self.others.items():
                     answer.body = answer.body.replace(real.encode(), liar.encode())
-                task = asyncio.ensure_future(_quietly(self.lie(request, answer, say)))
+                task = asyncio.ensure_future(_quietly(self.lie, request, answer, say))
                 answering.add(task)
                 task.add_done_callback(answering.discard)
 
 
-async def _quietly(work: Awaitable[None]) -> None:
+async def _quietly(lie: Lie, request: Command, answer: Command, say: Say) -> None:
+    """The lie begins in here, so that a task that is cancelled before its first step leaves nothing not awaited."""
     try:
-        await work
+        await lie(request, answer, say)
     except (ConnectionError, asyncio.CancelledError):
         pass
