@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from pymq.clock import ManualClock
 from pymq.net.limits import ServerLimits
 from pymq.net.memory_budget import CLIENT_TABLES, UNFINISHED_FRAMES, UNREAD_ANSWERS, MemoryBudget
 from pymq.net.rounds import PROMPT_FRAMES_MAX
@@ -82,17 +83,19 @@ def test_a_peer_that_reads_nothing_is_closed_when_there_is_no_room() -> None:
         (connection,) = fixture.server.connections
         await until(lambda: connection.is_behind)
         await asyncio.sleep(0)
-        connection.sweep(1_000_000)
-        connection.sweep(1_001_000)
-        connection.sweep(1_002_000)
+        now_ms = clock.monotonic_ms()
+        connection.sweep(now_ms)
+        connection.sweep(now_ms + 1_000)
+        connection.sweep(now_ms + 2_000)
         assert not connection.closed, "there is room"
         fixture.server.budget.limit_bytes = fixture.server.budget.total_bytes
-        connection.sweep(1_002_001)
+        connection.sweep(now_ms + 2_001)
         assert connection.closed and fixture.server.closed_for["unread-answers"] == 1
         await until(lambda: not fixture.server.connections)
         assert fixture.server.budget.total_bytes == fixture.server.budget.closing_bytes == 0
 
-    run(body, Fixture(ServerLimits(idle_close_ms=10**9)))
+    clock = ManualClock()
+    run(body, Fixture(clock=clock))
 
 
 def test_what_parts_keep_for_a_connection_counts_until_its_end() -> None:
