@@ -34,6 +34,7 @@ from pymq.console.pages.page import MakePage, Page
 from pymq.console.pages.raft import raft
 from pymq.console.pages.topic import topic
 from pymq.console.pages.topics import topics
+from pymq.console.pages.user import user_page
 from pymq.console.pages.users import users_page
 from pymq.console.people.log_in import NAME_LENGTH_MAX, SECRET_LENGTH_MAX
 from pymq.console.web.asgi import App, Receive, Scope, Send, answer_text
@@ -67,6 +68,7 @@ PAGES: Final[Mapping[str, MakePage]] = {
     "clients": clients,
     "raft": raft,
     "auth": users_page,
+    "auth/{user}": user_page,
     "namesrv": name_servers,
     "doctor": doctor,
 }

@@ -14,8 +14,9 @@ from starlette.types import ASGIApp
 
 from pymq.console.answers import Answers, WrongTokenError
 from pymq.console.changes import groups as group_changes
-from pymq.console.changes import offsets, settings
+from pymq.console.changes import offsets, rules, settings
 from pymq.console.changes import topics as topic_changes
+from pymq.console.changes import users as user_changes
 from pymq.console.changes.flow import Change, Changes, NotConfirmedError, Person
 from pymq.console.pages.page import Page, Redirect, Visit
 from pymq.console.web.bodies import read_form
@@ -26,12 +27,17 @@ from pymq.errors import NotFoundError, PymqError
 log = logging.getLogger(__name__)
 
 CHANGES: Final[Mapping[str, Change]] = {
+    "auth/{user}/delete": Change(user_changes.delete_form, user_changes.delete),
+    "auth/{user}/rule": Change(rules.put_form, rules.put),
+    "auth/{user}/rule/delete": Change(rules.delete_form, rules.delete),
+    "auth/{user}/update": Change(user_changes.update_form, user_changes.update),
     "brokers/{broker}/{id}/settings": Change(settings.form, settings.prepare),
     "groups/{group}/delete": Change(group_changes.delete_form, group_changes.delete),
     "groups/{group}/reset": Change(offsets.form, offsets.prepare),
     "groups/{group}/update": Change(group_changes.update_form, group_changes.update),
     "new/group": Change(group_changes.create_form, group_changes.create),
     "new/topic": Change(topic_changes.create_form, topic_changes.create),
+    "new/user": Change(user_changes.create_form, user_changes.create),
     "topics/{topic}/delete": Change(topic_changes.delete_form, topic_changes.delete),
     "topics/{topic}/update": Change(topic_changes.update_form, topic_changes.update),
 }

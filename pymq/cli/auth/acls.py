@@ -158,25 +158,18 @@ def delete(
     output: OutputOption = OutputFormat.table,
 ) -> None:
     """Take a rule from a user, or all of them."""
-    from pymq.operations.auth import users as work
+    from pymq.operations.auth import changes
+    from pymq.operations.auth.users import Where
 
-    where = work.Where(clusters or [], brokers or [])
-    level = work.DEFAULT if is_default else work.CUSTOM
+    where = Where(clusters or [], brokers or [])
+
+    def ask() -> None:
+        if resource is None:
+            confirm_loss(f"Delete all rules of user {name!r}?", yes=yes)
 
     async def run(admin: Admin) -> dict[str, Any]:
-        if resource is None:
-            await work.check_there(admin, where, name, is_there=True)
-        else:
-            await work.check_rule(admin, where, name, level, resource, is_there=True)
-        if resource is None and not dry_run:
-            confirm_loss(f"Delete all rules of user {name!r}?", yes=yes)
-        of = level if is_default or resource is not None else None
-        return await work.change(
-            admin,
-            where,
-            {"user": name, "level": of, "resource": resource},
-            lambda address: admin.auth.delete_acl(address, name, policy_type=of, resource=resource),
-            dry_run=dry_run,
+        return await changes.delete_rules(
+            admin, where, name, resource, is_default=is_default, is_dry=dry_run, before_change=ask
         )
 
     what = f"{resource or 'all rules'} of {name}"
@@ -198,30 +191,15 @@ def _put(
     *,
     is_new: bool = False,
 ) -> None:
+    from pymq.operations.auth import changes
     from pymq.operations.auth import users as work
 
     where = work.Where(clusters or [], brokers or [])
-    level = work.DEFAULT if is_default else work.CUSTOM
     given = [action for one in actions for action in one.split(",")]
     entry = work.entry(resource, given, sources or [], denies=denies)
-    what = {
-        "user": name,
-        "level": level,
-        "resource": entry.resource,
-        "actions": entry.actions,
-        "sources": entry.source_ips or [],
-        "effect": entry.decision,
-    }
 
     async def run(admin: Admin) -> dict[str, Any]:
-        await work.check_rule(admin, where, name, level, str(entry.resource), is_there=not is_new)
-        return await work.change(
-            admin,
-            where,
-            what,
-            lambda address: admin.auth.put_acl(address, name, [entry], policy_type=level),
-            dry_run=dry_run,
-        )
+        return await changes.put_rule(admin, where, name, entry, is_default=is_default, is_new=is_new, is_dry=dry_run)
 
     text = f"{entry.decision} {', '.join(entry.actions or [])} on {entry.resource} for {name}"
     run_change(session, run, output, text, f"would be: {text}")

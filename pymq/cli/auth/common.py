@@ -54,6 +54,14 @@ def secret_of(name: str, secret_from: str | None, write: str | None) -> tuple[st
     return credentials.reveal(), None
 
 
+def write_secret(file: Path | None, name: str, secret: str | None) -> None:
+    """Write a user's new secret into its file, if it is to have one."""
+    if file is not None and secret is not None:
+        from pymq.offline.auth_files import write_credentials
+
+        write_credentials(file, name, secret)
+
+
 def run_change(
     session: Session, run: Callable[[Admin], Awaitable[dict[str, Any]]], output: OutputFormat, done: str, would: str
 ) -> None:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pymq.cli.auth.common import SecretFromOption, UserArgument, WriteOption, confirm_loss, run_change, secret_of
+from pymq.cli.auth.common import (
+    SecretFromOption,
+    UserArgument,
+    WriteOption,
+    confirm_loss,
+    run_change,
+    secret_of,
+    write_secret,
+)
 from pymq.cli.common.options import (
     BrokersOption,
     ClustersOption,
@@ -96,28 +105,19 @@ def create(
 ) -> None:
     """Make a user on every broker of a cluster (-c), or on single brokers (-b). It may do nothing yet."""
     from pymq.errors import UsageError
-    from pymq.operations.auth import users as work
+    from pymq.operations.auth import changes
+    from pymq.operations.auth.users import Where
 
     secret, file = secret_of(name, secret_from, write)
     if secret is None:
         raise UsageError("the user needs a secret: give --write FILE for a new one, or --secret-from")
-    where = work.Where(clusters or [], brokers or [])
+    where, kind = Where(clusters or [], brokers or []), changes.SUPER if is_super else changes.NORMAL
 
     async def run(admin: Admin) -> dict[str, Any]:
-        await work.check_there(admin, where, name, is_there=False)
-        kind = "Super" if is_super else "Normal"
-        if file is not None and not dry_run:
-            from pymq.offline.auth_files import write_credentials
-
-            write_credentials(file, name, secret)  # first: a user without its secret is of no use
-        what = {"user": name, "type": kind, "credentials_file": str(file) if file else None}
-        return await work.change(
-            admin,
-            where,
-            what,
-            lambda address: admin.auth.create_user(address, name, secret, user_type=kind),
-            dry_run=dry_run,
-        )
+        # First the file: a user without its secret is of no use.
+        keep = partial(write_secret, file, name, secret)
+        made = await changes.create_user(admin, where, name, secret, kind, is_dry=dry_run, before_change=keep)
+        return made | {"credentials_file": str(file) if file else None}
 
     run_change(session, run, output, f"made user {name}", f"would make user {name}")
 
@@ -143,36 +143,22 @@ def update(
 ) -> None:
     """Change secret, type or state of a user. It counts at once, for waiting pulls too."""
     from pymq.errors import UsageError
-    from pymq.operations.auth import users as work
+    from pymq.operations.auth import changes
+    from pymq.operations.auth.users import Where
 
-    if kind is not None and (kind := kind.capitalize()) not in ("Normal", "Super"):
+    if kind is not None and (kind := kind.capitalize()) not in changes.TYPES:
         raise UsageError(f"--type {kind[:40]}: write Normal or Super")
     secret, file = secret_of(name, secret_from, write)
     if kind is None and enabled is None and secret is None:
         raise UsageError("nothing to change is given: pymq auth user update --help lists the options")
-    where = work.Where(clusters or [], brokers or [])
-    status = None if enabled is None else ("enable" if enabled else "disable")
+    where = Where(clusters or [], brokers or [])
 
     async def run(admin: Admin) -> dict[str, Any]:
-        await work.check_there(admin, where, name, is_there=True)
-        if file is not None and secret is not None and not dry_run:
-            from pymq.offline.auth_files import write_credentials
-
-            write_credentials(file, name, secret)
-        what = {
-            "user": name,
-            "type": kind,
-            "enabled": enabled,
-            "is_secret_new": secret is not None,
-            "credentials_file": str(file) if file else None,
-        }
-        return await work.change(
-            admin,
-            where,
-            what,
-            lambda address: admin.auth.update_user(address, name, password=secret, user_type=kind, status=status),
-            dry_run=dry_run,
+        keep = partial(write_secret, file, name, secret)
+        changed = await changes.update_user(
+            admin, where, name, kind=kind, enabled=enabled, secret=secret, is_dry=dry_run, before_change=keep
         )
+        return changed | {"credentials_file": str(file) if file else None}
 
     run_change(session, run, output, f"changed user {name}", f"would change user {name}")
 
@@ -188,16 +174,13 @@ def delete(
     output: OutputOption = OutputFormat.table,
 ) -> None:
     """Delete a user with its rules. It loses its rights at once."""
-    from pymq.operations.auth import users as work
+    from pymq.operations.auth import changes
+    from pymq.operations.auth.users import Where
 
-    where = work.Where(clusters or [], brokers or [])
+    where = Where(clusters or [], brokers or [])
+    ask = partial(confirm_loss, f"Delete user {name!r} with its rules?", yes=yes)
 
     async def run(admin: Admin) -> dict[str, Any]:
-        await work.check_there(admin, where, name, is_there=True)
-        if not dry_run:
-            confirm_loss(f"Delete user {name!r} with its rules?", yes=yes)
-        return await work.change(
-            admin, where, {"user": name}, lambda address: admin.auth.delete_user(address, name), dry_run=dry_run
-        )
+        return await changes.delete_user(admin, where, name, is_dry=dry_run, before_change=ask)
 
     run_change(session, run, output, f"deleted user {name}", f"would delete user {name}")

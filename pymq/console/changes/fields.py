@@ -19,6 +19,7 @@ class Input(StrEnum):
     number = "number"
     choice = "choice"
     box = "checkbox"
+    masked = "password"  # nobody sees it, and no page has it
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,18 +17,20 @@ Run = Callable[[Admin, bool], Coroutine[Any, Any, Records]]
 def replanned(
     title: str,
     subject: str,
-    command: tuple[str, ...],
+    command: tuple[str, ...] | Callable[[Records], tuple[str, ...]],
     columns: Sequence[Column],
     run: Run,
     *,
     notes: tuple[str, ...] = (),
     confirm: str = "",
     varying: frozenset[str] = frozenset(),
+    action: str = "",
 ) -> Prepare:
     """Return what plans a change that ``run(admin, is_dry)`` makes, or with ``is_dry`` only describes.
 
-    ``varying``: fields of its records that move by themselves, such as a number of messages. ``command``: its first two
-    words name the change in the audit.
+    ``varying``: fields of its records that move by themselves, such as a number of messages. ``command``: the same in a
+    terminal, or what makes it of the records. ``action``: names the change in the audit, by default the command's
+    first two words.
     """
 
     def fixed(records: Records) -> Records:
@@ -36,6 +38,7 @@ def replanned(
 
     async def plan(admin: Admin) -> Plan:
         planned = await run(admin, True)
+        words = command(planned) if callable(command) else command
 
         async def apply(admin: Admin) -> Outcome:
             if fixed(await run(admin, True)) != fixed(planned):
@@ -45,7 +48,15 @@ def replanned(
 
         table = Table("Change", columns, planned, "Nothing would change.")
         return Plan(
-            title, " ".join(command[:2]), subject, [table], {"records": planned}, command, apply, notes, confirm=confirm
+            title,
+            action or " ".join(words[:2]),
+            subject,
+            [table],
+            {"records": planned},
+            words,
+            apply,
+            notes,
+            confirm=confirm,
         )
 
     return plan

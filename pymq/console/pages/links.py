@@ -40,6 +40,11 @@ def dead_letters_path(group: str) -> str:
     return f"dlq/{_quoted(group)}"
 
 
+def user_path(name: str) -> str:
+    """Return the path of a user's page."""
+    return f"auth/{_quoted(name)}"
+
+
 def tail_path(topic: str) -> str:
     """Return the path of a topic's tail."""
     return f"{topic_path(topic)}/tail"

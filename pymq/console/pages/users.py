@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pymq.client.admin import Admin
+from pymq.console.pages.links import user_path
 from pymq.console.pages.page import Page, Visit
 from pymq.console.pages.sections import Column, Kind, Lists, Table, Values
 from pymq.errors import PymqError, RefusedError
@@ -15,7 +16,7 @@ ACTIONS: Final = ("Pub", "Sub", "Create", "Update", "Delete", "Get", "List")
 NAME_LENGTH_MAX: Final = 255
 LOOPBACK: Final = "127.0.0.1"
 _USERS: Final = (
-    Column("user", "User"),
+    Column("user", "User", Kind.link, path=lambda record: user_path(record["user"])),
     Column("type", "Type"),
     Column("enabled", "Enabled", Kind.flag),
     Column("brokers", "Brokers", Kind.names),
@@ -91,6 +92,7 @@ async def users_page(visit: Visit) -> Page:
             "sections": parts,
             "asked": {"user": name, "action": action, "resource": resource, "from": source},
             "actions": ACTIONS,
+            "links": [("New user", "new/user")] if is_on and visit.allows_changes else [],
         },
         missing | visit.cluster.unreached,
     )

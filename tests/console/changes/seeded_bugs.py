@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pymq.console.audit import Audit
 from pymq.console.change_routes import ChangeRoutes
-from pymq.console.changes import offsets, replanned
+from pymq.console.changes import offsets, replanned, rules, users
 from pymq.console.changes.flow import Changes
 from pymq.console.changes.kept import Kept
 from pymq.console.changes.plan import Plan
@@ -73,6 +73,16 @@ BUGS = [
         "the-audit-of-every-cluster",
         Text(AuditPage.page, 'if each.context == visit.path["context"]', "if each"),
         ("test_audit_page.test_the_newest_attempts_of_the_context_come_first",),
+    ),
+    Bug(
+        "a-user-over-another-s",
+        Text(users._before, '"before": [', '"was": ['),
+        ("test_users.test_a_user_that_someone_else_changes_is_a_conflict",),
+    ),
+    Bug(
+        "a-rule-of-another-level",
+        Text(rules._before, "== (level, resource)", "!= (level, resource)"),
+        ("test_users.test_a_rule_is_given_replaced_and_taken_away",),
     ),
     Bug(
         "anybody-sees-the-audit",
