@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 
 from pymq.console.answers import Answers, WrongTokenError
 from pymq.console.changes import groups as group_changes
-from pymq.console.changes import offsets, rules, settings
+from pymq.console.changes import offsets, rules, settings, values
 from pymq.console.changes import topics as topic_changes
 from pymq.console.changes import users as user_changes
 from pymq.console.changes.flow import Change, Changes, NotConfirmedError, Person
@@ -35,6 +35,8 @@ CHANGES: Final[Mapping[str, Change]] = {
     "groups/{group}/delete": Change(group_changes.delete_form, group_changes.delete),
     "groups/{group}/reset": Change(offsets.form, offsets.prepare),
     "groups/{group}/update": Change(group_changes.update_form, group_changes.update),
+    "namesrv/settings": Change(settings.form, settings.prepare),
+    "namesrv/values": Change(values.form, values.prepare),
     "new/group": Change(group_changes.create_form, group_changes.create),
     "new/topic": Change(topic_changes.create_form, topic_changes.create),
     "new/user": Change(user_changes.create_form, user_changes.create),

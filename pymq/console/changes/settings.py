@@ -1,4 +1,4 @@
-"""Settings of a broker, changed until it stops or kept, or taken back."""
+"""Settings of a broker or of all name servers, changed until they stop or kept, or taken back."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from pymq.operations.settings import changes
 from pymq.operations.settings.servers import Targets
 
 VALUE_LENGTH_MAX: Final = 4_096
+_NAME_SERVERS: Final = ("--namesrv-server",)
 _CHANGED: Final = (
     Column("server", "Server"),
     Column("key", "Key"),
@@ -25,7 +26,7 @@ _CHANGED: Final = (
 
 
 async def form(visit: Visit) -> Page:
-    """Return the form that changes a setting of the broker that the address names."""
+    """Return the form that changes a setting of the broker that the address names, else of the name servers."""
     key = visit.parameters.text("key", "", length_max=TEXT_LENGTH_MAX)
     fields = [
         Field("key", "Key", value=key, is_required=True),
@@ -33,13 +34,13 @@ async def form(visit: Visit) -> Page:
         Field("kept", "Kept for the next start", Input.box),
         Field("back", "Take a change at run time back, in place of a value", Input.box),
     ]
-    label = f"{visit.path['broker']}:{visit.path['id']}"
-    return form_page(f"Change a setting of {label}", fields, ("config", "set", "KEY=VALUE", "-b", label))
+    whose, options = _servers(visit)
+    return form_page(f"Change a setting of {whose}", fields, ("config", "set", "KEY=VALUE", *options))
 
 
 def prepare(visit: Visit, given: Parameters) -> Prepare:
     """Return what plans the change of a setting. Raises BadRequest."""
-    label = f"{visit.path['broker']}:{visit.path['id']}"
+    whose, options = _servers(visit)
     key = given.text("key", length_max=TEXT_LENGTH_MAX).strip()
     value = given.text("value", "", length_max=VALUE_LENGTH_MAX)
     is_kept, is_back = given.flag("kept"), given.flag("back")
@@ -47,16 +48,16 @@ def prepare(visit: Visit, given: Parameters) -> Prepare:
         raise BadRequest("key", "it is missing")
     wanted = changes.Wanted({}, (key,)) if is_back else changes.Wanted({key: value}, is_kept=is_kept)
     words = ["unset", key] if is_back else ["set", f"{key}={value}", *(["--persist"] if is_kept else [])]
-    command = ("config", *words, "-b", label)
+    command = ("config", *words, *options)
 
     async def plan(admin: Admin) -> Plan:
-        known, _ = await list_brokers(admin, None)
-        targets = Targets((registered(known, visit.path["broker"], visit.path["id"])["address"],))
+        targets = await _targets(admin, visit)
         planned = await changes.preview(admin, targets, wanted)
         goes = await changes.what_goes(admin, targets, wanted)
 
         async def apply(admin: Admin) -> Outcome:
-            only_if = None if is_back else planned[0]["before"]
+            values = {record["before"] for record in planned}
+            only_if = values.pop() if len(values) == 1 and not is_back else None
             again = changes.Wanted(wanted.values, wanted.forget, is_kept=wanted.is_kept, only_if=only_if)
             found = await changes.change(admin, targets, again)
             found.raise_if_all_failed()
@@ -66,15 +67,31 @@ def prepare(visit: Visit, given: Parameters) -> Prepare:
 
         record: dict[str, Any] = {"records": planned, "goes": goes}
         return Plan(
-            f"Change {key} of {label}",
+            f"Change {key} of {whose}",
             "config set",
-            f"broker {label}",
+            whose if options == _NAME_SERVERS else f"broker {whose}",
             [Table("Change", _CHANGED, planned, "Nothing would change.")],
             record,
             command,
             apply,
             (goes,) if goes else (),
-            confirm=label if goes else "",
+            confirm=whose if goes else "",
         )
 
     return plan
+
+
+def _servers(visit: Visit) -> tuple[str, tuple[str, ...]]:
+    """Return whose setting the address means, for people and as options of a command."""
+    if "broker" not in visit.path:
+        return "the name servers", _NAME_SERVERS
+    label = f"{visit.path['broker']}:{visit.path['id']}"
+    return label, ("-b", label)
+
+
+async def _targets(admin: Admin, visit: Visit) -> Targets:
+    """Return the servers. Raises NotFoundError for a broker that is not registered: no other address is asked."""
+    if "broker" not in visit.path:
+        return Targets(is_namesrv=True)
+    known, _ = await list_brokers(admin, None)
+    return Targets((registered(known, visit.path["broker"], visit.path["id"])["address"],))

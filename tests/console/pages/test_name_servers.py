@@ -17,7 +17,7 @@ def cluster(**answers: Any) -> FakeCluster:
     return FakeCluster(
         {
             "name servers": [UP, DOWN],
-            "orders of topics": [{"key": "orders", "value": "broker-a:4"}],
+            "values": [{"key": "orders", "value": "broker-a:4"}],
             "settings": settings("listenPort", silent="10.0.0.2:9876"),
         }
         | answers
@@ -34,7 +34,7 @@ def test_a_name_server_that_is_down_is_missing_once() -> None:
 def test_settings_that_can_not_be_read_leave_the_rest() -> None:
     page = page_of(name_servers, cluster(settings=UnreachableError("no name server answers")))
     assert page.missing["settings"] == "no name server answers"
-    assert page.data["name_servers"] == [UP, DOWN] and page.data["orders"] and page.data["settings"] == []
+    assert page.data["name_servers"] == [UP, DOWN] and page.data["values"] and page.data["settings"] == []
 
 
 def test_a_stranger_has_to_log_in_and_a_person_without_the_right_sees_the_rest() -> None:
@@ -43,4 +43,11 @@ def test_a_stranger_has_to_log_in_and_a_person_without_the_right_sees_the_rest()
     page = page_of(
         name_servers, cluster(settings=RefusedError(16, "User:reader has no permission to access Cluster:c"))
     )
-    assert "no permission" in page.missing["settings"] and page.data["orders"]
+    assert "no permission" in page.missing["settings"] and page.data["values"]
+
+
+def test_values_of_another_namespace_are_asked_by_its_name() -> None:
+    asked = cluster()
+    page = page_of(name_servers, asked, "namespace=settings")
+    assert ("values", "settings") in asked.asked and page.data["namespace"] == "settings"
+    assert "Values of settings" in html_of(name_servers, cluster(), "namespace=settings").text
