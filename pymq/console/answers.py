@@ -31,7 +31,16 @@ from pymq.console.web.bodies import parse_form
 from pymq.console.web.parameters import BadRequest, Parameters
 from pymq.console.web.static_files import StaticFiles
 from pymq.console.web.streams import EventAnswer, Streams, TooManyStreams
-from pymq.errors import ConflictError, NotFoundError, PymqError, RefusedError, UnreachableError, UsageError
+from pymq.errors import (
+    ConflictError,
+    NotFoundError,
+    PymqError,
+    RaftRefusedError,
+    RefusedError,
+    UnreachableError,
+    UnsafeError,
+    UsageError,
+)
 from pymq.operations.auth.proof import Proof, proof_of
 from pymq.operations.doctor.state import ClusterState
 from pymq.operations.message.schemas import Schemas
@@ -219,8 +228,9 @@ class Answers:
 
     def problem(self, around: Around, error: Exception) -> Response:
         status, text, advice = problem_of(error)
+        is_refused = status == 502 and isinstance(error, RefusedError)
         page = Page(
-            _TITLES.get(status, "This did not work"),
+            "The cluster refused this" if is_refused else _TITLES.get(status, "This did not work"),
             "problem.html",
             {"error": text, "status": status},
             ("cluster", "list"),
@@ -262,6 +272,7 @@ _TITLES: Final = {
     403: "This was refused",
     404: "This is not there",
     409: "Someone else has changed this",
+    422: "This can't be done now",
     502: "The cluster does not answer",
     504: "The cluster did not answer in time",
 }
@@ -277,6 +288,8 @@ def problem_of(error: Exception) -> tuple[int, str, str]:
         return 503, str(error), ""
     if isinstance(error, ConflictError):
         return 409, str(error), "Make the plan again: it says what holds now."
+    if isinstance(error, UnsafeError | RaftRefusedError):
+        return 422, str(error), "Nothing is changed."
     if isinstance(error, NotFoundError):
         return 404, str(error), ""
     if isinstance(error, RefusedError):

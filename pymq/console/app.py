@@ -24,6 +24,7 @@ from pymq.console.pages.audit import AuditPage
 from pymq.console.pages.broker import broker
 from pymq.console.pages.brokers import brokers
 from pymq.console.pages.clients import clients
+from pymq.console.pages.differences import differences
 from pymq.console.pages.doctor import doctor
 from pymq.console.pages.group import group
 from pymq.console.pages.groups import groups
@@ -51,6 +52,7 @@ log = logging.getLogger(__name__)
 PAGES: Final[Mapping[str, MakePage]] = {
     "": overview,
     "brokers": brokers,
+    "brokers/differences": differences,
     "brokers/{broker}/{id}": broker,
     "topics": topics,
     "topics/{topic}": topic,

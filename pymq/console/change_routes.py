@@ -13,8 +13,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from pymq.console.answers import Answers, WrongTokenError
+from pymq.console.changes import drain, offsets, promotion, raft, rules, settings, values
 from pymq.console.changes import groups as group_changes
-from pymq.console.changes import offsets, rules, settings, values
 from pymq.console.changes import topics as topic_changes
 from pymq.console.changes import users as user_changes
 from pymq.console.changes.flow import Change, Changes, NotConfirmedError, Person
@@ -31,7 +31,10 @@ CHANGES: Final[Mapping[str, Change]] = {
     "auth/{user}/rule": Change(rules.put_form, rules.put),
     "auth/{user}/rule/delete": Change(rules.delete_form, rules.delete),
     "auth/{user}/update": Change(user_changes.update_form, user_changes.update),
+    "brokers/{broker}/{id}/drain": Change(drain.drain_form, drain.drain),
+    "brokers/{broker}/{id}/promote": Change(promotion.form, promotion.prepare),
     "brokers/{broker}/{id}/settings": Change(settings.form, settings.prepare),
+    "brokers/{broker}/{id}/undrain": Change(drain.undrain_form, drain.undrain),
     "groups/{group}/delete": Change(group_changes.delete_form, group_changes.delete),
     "groups/{group}/reset": Change(offsets.form, offsets.prepare),
     "groups/{group}/update": Change(group_changes.update_form, group_changes.update),
@@ -40,6 +43,8 @@ CHANGES: Final[Mapping[str, Change]] = {
     "new/group": Change(group_changes.create_form, group_changes.create),
     "new/topic": Change(topic_changes.create_form, topic_changes.create),
     "new/user": Change(user_changes.create_form, user_changes.create),
+    "raft/{broker}/members": Change(raft.members_form, raft.members),
+    "raft/{broker}/transfer": Change(raft.transfer_form, raft.transfer),
     "topics/{topic}/delete": Change(topic_changes.delete_form, topic_changes.delete),
     "topics/{topic}/update": Change(topic_changes.update_form, topic_changes.update),
 }

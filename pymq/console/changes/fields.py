@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, Final
 
 from pymq.console.pages.page import Page
+from pymq.console.pages.sections import Table, Values
 
 TEXT_LENGTH_MAX: Final = 255
 
@@ -35,7 +37,17 @@ class Field:
     is_required: bool = False
 
 
-def form_page(title: str, fields: Sequence[Field], command: tuple[str, ...], note: str = "") -> Page:
-    """Return the page of a form that leads to a plan."""
-    shown: dict[str, Any] = {"fields": fields, "note": note, "length_max": TEXT_LENGTH_MAX}
-    return Page(title, "form.html", {"fields": [field.name for field in fields]}, command, shown)
+def form_page(
+    title: str,
+    fields: Sequence[Field],
+    command: tuple[str, ...],
+    note: str = "",
+    *,
+    sections: Sequence[Table | Values] = (),
+    data: Mapping[str, Any] = MappingProxyType({}),
+    missing: Mapping[str, str] = MappingProxyType({}),
+) -> Page:
+    """Return the page of a form that leads to a plan. ``sections``: what stands above it, as plain values ``data``."""
+    shown: dict[str, Any] = {"fields": fields, "note": note, "length_max": TEXT_LENGTH_MAX, "sections": sections}
+    names = {"fields": [field.name for field in fields]}
+    return Page(title, "form.html", {**data, **names}, command, shown, dict(missing))

@@ -7,11 +7,10 @@ from typing import Any, Final
 from pymq.client.admin import Admin
 from pymq.console.changes.fields import TEXT_LENGTH_MAX, Field, Input, form_page
 from pymq.console.changes.plan import Outcome, Plan, Prepare
-from pymq.console.pages.broker import registered
 from pymq.console.pages.page import Page, Visit
 from pymq.console.pages.sections import Column, Table
 from pymq.console.web.parameters import BadRequest, Parameters
-from pymq.operations.broker.listing import list_brokers
+from pymq.operations.broker.registered import address_of
 from pymq.operations.settings import changes
 from pymq.operations.settings.servers import Targets
 
@@ -93,5 +92,4 @@ async def _targets(admin: Admin, visit: Visit) -> Targets:
     """Return the servers. Raises NotFoundError for a broker that is not registered: no other address is asked."""
     if "broker" not in visit.path:
         return Targets(is_namesrv=True)
-    known, _ = await list_brokers(admin, None)
-    return Targets((registered(known, visit.path["broker"], visit.path["id"])["address"],))
+    return Targets((await address_of(admin, visit.path["broker"], visit.path["id"]),))

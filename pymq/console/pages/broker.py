@@ -11,12 +11,12 @@ from pymq.console.pages.brokers import all_brokers
 from pymq.console.pages.page import Page, Visit
 from pymq.console.pages.sections import Column, Kind, Values
 from pymq.console.pages.settings import FoundSettings, find_settings, with_settings
-from pymq.errors import NotFoundError, PymqError
+from pymq.errors import PymqError
 from pymq.model.route import MASTER_ID
 from pymq.operations.auth.proof import is_unproven
+from pymq.operations.broker.registered import not_registered
 from pymq.operations.settings.servers import Targets
 
-LABEL_LENGTH_SHOWN: Final = 300
 _SILENT: Final = "it does not answer"
 _FIGURES: Final = (
     Column("role", "Role", why_unknown=_SILENT),
@@ -49,8 +49,7 @@ def registered(records: list[dict[str, Any]], name: str, number: str) -> dict[st
     """
     found = next((each for each in records if (each["broker"], str(each["broker_id"])) == (name, number)), None)
     if found is None:
-        label = f"{name}:{number}"[:LABEL_LENGTH_SHOWN]
-        raise NotFoundError(f"no broker {label} is registered at the name servers")
+        raise not_registered(f"{name}:{number}")
     return found
 
 

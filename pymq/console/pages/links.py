@@ -40,6 +40,11 @@ def dead_letters_path(group: str) -> str:
     return f"dlq/{_quoted(group)}"
 
 
+def raft_path(name: str) -> str:
+    """Return the path below which a Raft group is changed."""
+    return f"raft/{_quoted(name)}"
+
+
 def user_path(name: str) -> str:
     """Return the path of a user's page."""
     return f"auth/{_quoted(name)}"

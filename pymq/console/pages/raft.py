@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pymq.client.admin import Admin
+from pymq.console.pages.links import raft_path
 from pymq.console.pages.page import Page, Visit
 from pymq.console.pages.sections import Column, Kind, Table, Values
 from pymq.operations.raft.changes import status
@@ -48,9 +49,17 @@ async def raft(visit: Visit) -> Page:
         "sections.html",
         {"groups": groups},
         ("raft", "status"),
-        {"sections": [part for each in groups for part in _parts(each)] or [_NONE]},
+        {
+            "sections": [part for each in groups for part in _parts(each)] or [_NONE],
+            "links": [link for each in groups for link in _changes(each["broker"])] if visit.allows_changes else [],
+        },
         visit.cluster.unreached,
     )
+
+
+def _changes(name: str) -> list[tuple[str, str]]:
+    path = raft_path(name)
+    return [(f"Hand {name} over", f"{path}/transfer"), (f"Members of {name}", f"{path}/members")]
 
 
 def _parts(group: dict[str, Any]) -> list[Values | Table]:
