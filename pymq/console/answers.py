@@ -138,17 +138,19 @@ class Answers:
             if around.session is None and self.shell.needs_log_in:
                 return self.to_log_in(request, around)
             cluster = self.shell.clusters.get(request.path_params["context"], around.session)
+            changes = self.shell.changes
             visit = Visit(
                 cluster,
                 parameters,
                 request.path_params,
                 self.shell.clock,
                 shows_bodies=self.shell.shows_bodies,
-                allows_changes=self.shell.changes is not None,
+                allows_changes=changes is not None,
                 schemas=self.shell.schemas,
                 sight=self._sight(around, cluster),
                 checkup=self.shell.checkups.get(around.context),
                 examine=self._examine_as(around),
+                settling=changes.settling if changes is not None else None,
             )
             with noting_age() as oldest:
                 async with asyncio.timeout(PAGE_TIMEOUT_S):

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from pymq.console.answers import Answers, WrongTokenError
-from pymq.console.changes import drain, offsets, promotion, raft, rules, settings, values
+from pymq.console.changes import drain, offsets, promotion, raft, rules, settings, shrink, values
 from pymq.console.changes import groups as group_changes
 from pymq.console.changes import topics as topic_changes
 from pymq.console.changes import users as user_changes
@@ -46,6 +46,7 @@ CHANGES: Final[Mapping[str, Change]] = {
     "raft/{broker}/members": Change(raft.members_form, raft.members),
     "raft/{broker}/transfer": Change(raft.transfer_form, raft.transfer),
     "topics/{topic}/delete": Change(topic_changes.delete_form, topic_changes.delete),
+    "topics/{topic}/shrink": Change(shrink.form, shrink.prepare),
     "topics/{topic}/update": Change(topic_changes.update_form, topic_changes.update),
 }
 

@@ -46,8 +46,18 @@ def form_page(
     sections: Sequence[Table | Values] = (),
     data: Mapping[str, Any] = MappingProxyType({}),
     missing: Mapping[str, str] = MappingProxyType({}),
+    is_question: bool = False,
 ) -> Page:
-    """Return the page of a form that leads to a plan. ``sections``: what stands above it, as plain values ``data``."""
-    shown: dict[str, Any] = {"fields": fields, "note": note, "length_max": TEXT_LENGTH_MAX, "sections": sections}
+    """Return the page of a form that leads to a plan. ``sections``: what stands above it, as plain values ``data``.
+
+    ``is_question``: the form leads to the same page with its fields in the address, and to no plan yet.
+    """
+    shown: dict[str, Any] = {
+        "fields": fields,
+        "note": note,
+        "length_max": TEXT_LENGTH_MAX,
+        "sections": sections,
+        "is_question": is_question,
+    }
     names = {"fields": [field.name for field in fields]}
     return Page(title, "form.html", {**data, **names}, command, shown, dict(missing))

@@ -14,6 +14,7 @@ from pymq.console.pages.page import Page, Visit
 from pymq.console.people.sessions import Session
 from pymq.console.web.parameters import Parameters
 from pymq.errors import PymqError
+from pymq.operations.topic.resizing import Settling
 
 PLAN_AGE_MAX_MS: Final = 10 * 60 * 1000
 UNDO_AGE_MAX_MS: Final = 60 * 60 * 1000
@@ -53,6 +54,7 @@ class Changes:
 
     def __init__(self, audit: Audit, clock: Clock) -> None:
         self.audit = audit
+        self.settling = Settling(lambda: clock.monotonic_ms() / 1000)
         self._plans: Kept[tuple[Plan, dict[str, str]]] = Kept(
             clock,
             PLAN_AGE_MAX_MS,

@@ -89,7 +89,7 @@ async def update_form(visit: Visit) -> Page:
         Field("perm", "Permission", Input.choice, SAME, choices=(SAME, *PERMISSIONS)),
     ]
     name = visit.path["topic"]
-    note = "Fewer read queues hide what groups have not read: pymq topic shrink does it step by step."
+    note = "Fewer read queues hide what groups have not read: shrinking does it step by step."
     return form_page(f"Change {name}", fields, ("topic", "update", name), note)
 
 

@@ -13,6 +13,7 @@ from pymq.console.history.sight import Sight
 from pymq.console.web.parameters import BadRequest, Parameters
 from pymq.operations.doctor.state import ClusterState
 from pymq.operations.message.schemas import Schemas
+from pymq.operations.topic.resizing import Settling
 
 PAGE_TIMEOUT_S: Final = 10.0
 
@@ -34,6 +35,7 @@ class Visit:
     topics are decoded with.
     ``sight``: what this person sees of the last hour, None in a console that takes no samples. ``checkup``: the shared
     findings, made with the console's own credentials. ``examine``: looks at the cluster as this person.
+    ``settling``: since when topics that shrink are quiet, None in a console that only looks.
     """
 
     cluster: Cluster
@@ -46,6 +48,7 @@ class Visit:
     sight: Sight | None = None
     checkup: Checkup | None = None
     examine: Examine | None = None
+    settling: Settling | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,4 +89,4 @@ async def topic(visit: Visit) -> Page:
 
 def _changes(name: str) -> list[tuple[str, str]]:
     path = topic_path(name)
-    return [("Change it", f"{path}/update"), ("Delete it", f"{path}/delete")]
+    return [("Change it", f"{path}/update"), ("Shrink it", f"{path}/shrink"), ("Delete it", f"{path}/delete")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from pymq.client.admin import Admin, BrokerTarget
@@ -15,7 +15,32 @@ LOOK_S = 1.0
 # Producers ask for a topic's route every 30 s; until then they may send to a queue that is not written any more.
 SETTLE_S = 35.0
 
+SETTLING_COUNT_MAX = 256  # topics that a process watches at once
+
 Show = Callable[[Draining], None]
+
+
+class Settling:
+    """Knows for how long nothing came to the upper queues of topics. It looks at states, and asks nobody."""
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._quiet: dict[Hashable, tuple[Draining, float]] = {}  # the oldest first
+
+    def quiet_s(self, key: Hashable, state: Draining) -> float:
+        """Note a state, and return how many seconds its upper queues have been neither written nor writable.
+
+        ``key``: what the state is of. The count begins with the first state that is noted.
+        """
+        now_s = self._now_s()
+        before = self._quiet.pop(key, None)
+        since_s = now_s
+        if before is not None and not state.written and not before[0].written and before[0].ends == state.ends:
+            since_s = before[1]
+        self._quiet[key] = state, since_s
+        while len(self._quiet) > SETTLING_COUNT_MAX:
+            del self._quiet[next(iter(self._quiet))]
+        return now_s - since_s
 
 
 class Shrinking:
@@ -65,15 +90,14 @@ class Shrinking:
     async def _wait(self, show: Show) -> None:
         """Wait until every group has read the upper queues, and no message came to them for the time to settle."""
         before: Draining | None = None
-        changed_s = time.monotonic()
+        settling = Settling()
         while True:
             state = await self.look()
-            if before is None or state.ends != before.ends:
-                changed_s = time.monotonic()
+            quiet_s = settling.quiet_s(self._topic, state)
             if state != before:
                 show(state)
             before = state
-            if not state.awaited(self._without) and time.monotonic() - changed_s >= self._settle_s:
+            if not state.awaited(self._without) and quiet_s >= self._settle_s:
                 return
             await asyncio.sleep(min(LOOK_S, self._settle_s or LOOK_S))
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from pymq.clock import SystemClock
+from pymq.clock import Clock, SystemClock
 from pymq.console.serve import ConsoleSettings, running
 from pymq.testing.broker import TestBroker
 from tests.console.messages.test_with_broker import Browser
@@ -22,14 +22,17 @@ class Desk:
         self.browser = browser
         self.broker = broker
         self._audit = audit
+        self._token = ""
 
     async def form(self, path: str) -> str:
-        """Open a form, and return its token."""
+        """Open a form, and return its token; that of the form before for a page without one."""
         head, body = await self.browser.get(path)
         assert head.startswith(b"HTTP/1.1 200"), body
         if found := re.search(rb"set-cookie: ([^;]+)", head):
             self.browser.cookie = found[1].decode()
-        return self.token(body)
+        if b'name="token"' in body:
+            self._token = self.token(body)
+        return self._token
 
     @staticmethod
     def token(body: bytes) -> str:
@@ -70,7 +73,12 @@ class Desk:
 
 
 def with_desk(
-    broker: TestBroker, audit: Path, work: Callable[[Desk], Awaitable[None]], *, allow_changes: bool = True
+    broker: TestBroker,
+    audit: Path,
+    work: Callable[[Desk], Awaitable[None]],
+    *,
+    allow_changes: bool = True,
+    clock: Clock | None = None,
 ) -> None:
     """Run ``work`` with a console of the broker."""
 
@@ -79,7 +87,7 @@ def with_desk(
         settings = ConsoleSettings(
             {"default": (broker.namesrv,)}, port=0, allow_changes=allow_changes, audit_directory=str(audit)
         )
-        async with running(settings, SystemClock()) as console:
+        async with running(settings, clock or SystemClock()) as console:
             yield Desk(Browser(console.url), broker, audit)
 
     async def run() -> None:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from pymq.console.audit import Audit
 from pymq.console.change_routes import ChangeRoutes
-from pymq.console.changes import offsets, replanned, rules, users
+from pymq.console.changes import offsets, replanned, rules, shrink, users
 from pymq.console.changes.flow import Changes
 from pymq.console.changes.kept import Kept
 from pymq.console.changes.plan import Plan
 from pymq.console.pages.audit import AuditPage
+from pymq.operations.topic.resizing import Settling
 from tests.planting import Bug, Seam, Text, gives
 
 ONCE = ("test_kept.test_it_is_used_once_by_the_session_that_made_it",)
 SKIP = ("test_offsets.test_messages_are_skipped_only_with_the_group_s_name",)
 MOVED = ("test_offsets.test_a_move_of_someone_else_is_a_conflict",)
+
+SHRUNK = ("test_shrink.test_queues_go_when_they_are_read_and_no_producer_writes_them",)
+
 
 BUGS = [
     Bug("a-plan-is-used-twice", Text(Kept.take, "del self._waiting[number]", "pass"), ONCE),
@@ -83,6 +87,14 @@ BUGS = [
         "a-rule-of-another-level",
         Text(rules._before, "== (level, resource)", "!= (level, resource)"),
         ("test_users.test_a_rule_is_given_replaced_and_taken_away",),
+    ),
+    Bug("queues-go-unread", Text(shrink._check_is_read, "if awaited := state.awaited():", "if awaited := []:"), SHRUNK),
+    Bug("queues-go-while-written", Text(shrink._check_is_read, "if state.written:", "if False:"), SHRUNK),
+    Bug("queues-go-at-once", Text(shrink._check_is_read, "if quiet_s < SETTLE_S:", "if False:"), SHRUNK),
+    Bug(
+        "a-late-message-is-not-seen",
+        Text(Settling.quiet_s, "and before[0].ends == state.ends", ""),
+        ("test_resizing.test_the_count_begins_with_the_first_look_and_again_with_each_message",),
     ),
     Bug(
         "anybody-sees-the-audit",

@@ -14,11 +14,12 @@ import pytest
 
 from pymq.testing.broker import TestBroker
 from tests.console import test_audit
-from tests.console.changes import test_kept, test_offsets, test_topics, test_users
+from tests.console.changes import test_kept, test_offsets, test_shrink, test_topics, test_users
 from tests.console.changes.seeded_bugs import BUGS
 from tests.console.pages import test_audit as test_audit_page
 from tests.console.secured import secured_broker
 from tests.console.test_seeded_bugs import arguments_of
+from tests.operations.topic import test_resizing
 from tests.planting import Bug, follow, is_caught
 
 pytestmark = [
@@ -31,6 +32,8 @@ MODULES = {
     "test_audit_page": test_audit_page,
     "test_kept": test_kept,
     "test_offsets": test_offsets,
+    "test_resizing": test_resizing,
+    "test_shrink": test_shrink,
     "test_topics": test_topics,
     "test_users": test_users,
 }
@@ -68,4 +71,6 @@ def _fixtures(test: Callable[..., Any], stack: ExitStack) -> dict[str, Any]:
         found["broker"] = stack.enter_context(TestBroker())
         if test.__module__.endswith("test_offsets"):
             found["broker"].create_topic(test_offsets.TOPIC, queue_count=1)
+        if test.__module__.endswith("test_shrink"):
+            found["broker"].create_topic("orders", queue_count=4)
     return found
