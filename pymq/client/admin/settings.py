@@ -13,6 +13,7 @@ import msgspec
 
 from pymq.client.admin.connection import AdminConnection
 from pymq.client.admin.settings_text import decode_settings, encode_settings
+from pymq.errors import PymqError
 from pymq.wire.codes import RequestCode
 from pymq.wire.header import decode_header
 from pymq.wire.headers.admin import ConfigAnswer, GetConfigHeader, UpdateConfigHeader
@@ -49,12 +50,15 @@ class SettingsAdmin:
         self._connection = connection
 
     async def read(self, address: str, *, is_namesrv: bool = False) -> ServerSettings:
-        """Return a server's settings."""
+        """Return a server's settings. Raises PymqError for an answer without any."""
         code = RequestCode.GET_NAMESRV_CONFIG if is_namesrv else RequestCode.GET_BROKER_CONFIG
         answer = await self._connection.ask_broker(address, code, GetConfigHeader(origins=True))
         about = decode_header(ConfigAnswer, answer.ext)
+        values = decode_settings(answer.body)
+        if not values:
+            raise PymqError(f"the settings of {address} can't be read: the answer has no line name=value")
         return ServerSettings(
-            decode_settings(answer.body),
+            values,
             about.version or "",
             msgspec.json.decode(about.origins, type=dict[str, str]) if about.origins else None,
             frozenset(about.changeable.split(";")) if about.changeable else None,

@@ -9,7 +9,8 @@ from pymq.client.admin import Admin
 from pymq.console.pages.links import user_path
 from pymq.console.pages.page import Page, Visit
 from pymq.console.pages.sections import Column, Kind, Lists, Values
-from pymq.operations.auth.users import Where, user
+from pymq.errors import NotFoundError, RefusedError
+from pymq.operations.auth.users import Where, keeps_no_users, user
 
 _ABOUT: Final = (
     Column("user", "User"),
@@ -35,7 +36,12 @@ async def user_page(visit: Visit) -> Page:
         where = Where(sorted({target.cluster for target in await admin.cluster.masters()}), ())
         return await user(admin, where, name)
 
-    found = await visit.cluster.ask(("user", name), ask)
+    try:
+        found = await visit.cluster.ask(("user", name), ask)
+    except RefusedError as error:
+        if keeps_no_users(error):
+            raise NotFoundError("the brokers keep no users") from None
+        raise
     lists = Lists(visit.parameters)
     resource = Column("resource", "Resource", Kind.link if visit.allows_changes else Kind.text, path=_rule_path)
     rules = lists.table("rules", "Rules", (resource, *_RULE), found["rules"], "It has none: it may do nothing.")

@@ -18,7 +18,13 @@ CONTEXT: Final = "prod"
 STREAM: Final = "topics/{topic}/tail/events"
 ROUTES: Final = (*PAGES, "about")
 # What stands in the addresses. The id is the place of a topic's first message.
-NAMES: Final = {"{topic}": "orders", "{group}": "readers", "{client}": "a@1", "{broker}": "broker-a"}
+NAMES: Final = {
+    "{topic}": "orders",
+    "{group}": "readers",
+    "{client}": "a@1",
+    "{broker}": "broker-a",
+    "{user}": "reader",
+}
 PLACE: Final = "broker-a:0:0"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pymq.console.pages.user import user_page
-from pymq.errors import NotFoundError
+from pymq.errors import NotFoundError, RefusedError
 from tests.console.pages.test_users import RULE, USER
 from tests.console.pages.visits import FakeCluster, html_of, page_of
 
@@ -25,6 +25,11 @@ def test_a_user_is_shown_with_its_rules() -> None:
 
 def test_a_user_without_rules_says_what_that_means() -> None:
     assert "may do nothing" in html_of(user_page, FakeCluster({"user": FOUND | {"rules": []}}), user="billing").text
+
+
+def test_a_cluster_without_users_has_none() -> None:
+    with pytest.raises(NotFoundError, match="keep no users"):
+        page_of(user_page, FakeCluster({"user": RefusedError(3, "request type 3002 not supported")}), user="billing")
 
 
 def test_an_unknown_user_is_not_found() -> None:
