@@ -90,7 +90,7 @@ class ChangeRoutes:
 
     async def _shown(self, show: Callable[[Person, str], Page], request: Request) -> ASGIApp:
         """Answer with what waits for this person."""
-        around = self._answers.around(request, "")
+        around = self._answers.around(request, "plans")
         if around.session is None:
             if self._answers.shell.needs_log_in:
                 return self._answers.to_log_in(request, around)
@@ -121,7 +121,7 @@ class ChangeRoutes:
 
     async def _post(self, work: Callable[[Person, Visit, Parameters], Awaitable[str]], request: Request) -> ASGIApp:
         """Do what a form of the person's own session asks for, and lead to the page that shows it."""
-        around = self._answers.around(request, "")
+        around = self._answers.around(request, "plans")
         try:
             form = await read_form(request.scope, request.receive)
             token = form.text("token")

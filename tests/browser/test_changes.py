@@ -10,6 +10,24 @@ from playwright.sync_api import Browser, expect
 from tests.browser.chromium import PHONE, opened, overflow, violations
 
 
+FORMS = [
+    "auth/anna/rule?resource=Topic:orders",
+    "auth/anna/update",
+    "brokers/broker-a/0/drain",
+    "brokers/broker-a/0/settings?key=maxTopics",
+    "groups/billing/reset",
+    "groups/billing/update",
+    "namesrv/values",
+    "new/group",
+    "new/topic",
+    "new/user",
+    "raft/broker-a/members",
+    "topics/orders/delete",
+    "topics/orders/shrink",
+    "topics/orders/shrink?to=1",
+]
+
+
 @pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no-scripts"])
 def test_a_topic_is_made_and_deleted(browser: Browser, changing: str, scripts: bool) -> None:
     name = f"made-{'with' if scripts else 'without'}-scripts"
@@ -41,7 +59,7 @@ def test_a_topic_is_made_and_deleted(browser: Browser, changing: str, scripts: b
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_forms_and_plans_are_whole(browser: Browser, changing: str, dark: bool) -> None:
     with opened(browser, viewport=PHONE, dark=dark) as (page, _):
-        for path in ("new/topic", "new/group", "groups/billing/reset", "groups/billing/update", "topics/orders/delete"):
+        for path in FORMS:
             page.goto(f"{changing}/at/default/{path}")
             assert overflow(page) <= 0 and not violations(page), path
         page.goto(f"{changing}/at/default/groups/billing/reset")

@@ -92,7 +92,8 @@ def plan_of(found: offsets.Plan, command: tuple[str, ...], *, is_undo: bool = Fa
     rows = [{**row, "effect": _effect(row)} for row in record["queues"]]
     notes = list(found.notes)
     if found.members:
-        notes.append(f"{found.members} members are on-line: they take the new place when they ask the next time")
+        who = "1 member is" if found.members == 1 else f"{found.members} members are"
+        notes.append(f"{who} on-line: the new place counts when it is asked for the next time")
     if found.creates_on:
         notes.append(f"the group is made on {', '.join(found.creates_on)}, where it is not known")
 

@@ -24,7 +24,7 @@ _NO_OFFSET: Final = "nothing is committed yet"
 _ABOUT: Final = (
     Column("lag", "Lag", Kind.number, _NO_OFFSET),
     Column("invisible", "Invisible", Kind.number, "a broker does not count them"),
-    Column("enabled", "Enabled"),
+    Column("enabled", "Enabled", Kind.flag),
     Column("model", "Model", why_unknown="no member is connected"),
     Column("consume_type", "Reads", why_unknown="no member is connected"),
     Column("retry_max", "Retries", Kind.number),
