@@ -186,7 +186,7 @@ def _seen_by_master(slave: BrokerView, master: ReplicationStatus) -> SlaveState 
 
 def _in_sync_alone(master: ReplicationStatus) -> bool | None:
     """Return False when the master has no slaves, else None: the entry of this slave is unknown."""
-    return None if master.slaves else False
+    return None if master.slaves or not master.knows_slaves else False
 
 
 def _known(value: int) -> int | None:
@@ -210,7 +210,7 @@ def problems_of(view: BrokerView) -> list[str]:
         found.append(f"{len(strangers)} peers rejected at the HA port lately, last {last.address}: {last.problem}")
     if status.degraded:
         found.append(f"degraded: {_in_sync_text(status)}, and sends don't wait for more (enableAutoInSyncReplicas)")
-    elif status.in_sync_slaves < status.required_slaves and _TOO_FEW not in found[1]:
+    elif status.knows_slaves and status.in_sync_slaves < status.required_slaves and _TOO_FEW not in found[1]:
         found.append(_in_sync_text(status))
     return [problem for problem in dict.fromkeys(found) if problem]
 

@@ -209,7 +209,8 @@ class ReplicationStatus(msgspec.Struct, rename="camel", kw_only=True):
     messages that one of them lacks. ``master_role`` is, on a slave, the master's last known ``role``. ``second_master``
     is the address of a second master of this name that can't be overruled, empty for none. ``end_in_doubt`` is true for
     a slave that may lack messages it had confirmed: it stopped uncleanly and has not caught up with its master since.
-    ``raft`` is None for a broker that is in no Raft group.
+    ``raft`` is None for a broker that is in no Raft group. ``in_sync_slaves`` is -1 where a broker does not say which
+    slaves it has, as RocketMQ 4 does.
     """
 
     protocol_version: int = PROTOCOL_VERSION
@@ -243,6 +244,11 @@ class ReplicationStatus(msgspec.Struct, rename="camel", kw_only=True):
     def connected_slaves(self) -> int:
         """The number of ``slaves`` that are connected."""
         return sum(slave.is_connected for slave in self.slaves)
+
+    @property
+    def knows_slaves(self) -> bool:
+        """Whether the broker says which slaves it has."""
+        return self.in_sync_slaves >= 0
 
 
 class RoleRequest(msgspec.Struct, rename="camel", kw_only=True):

@@ -116,9 +116,12 @@ def _message(topic: str, number: int) -> Message:
 def raft_group() -> Iterator[str]:
     """Run a Raft group; give the URL of its console."""
     words = ["standalone", "--shards", "1", "--namesrv-port", "0", "--port", "0", "--console-port", "0", "--json"]
-    with tempfile.TemporaryDirectory() as directory, subprocess.Popen(
-        [sys.executable, "-m", "pymq", *words, "--dir", directory], stdout=subprocess.PIPE, text=True
-    ) as process:
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        subprocess.Popen(
+            [sys.executable, "-m", "pymq", *words, "--dir", directory], stdout=subprocess.PIPE, text=True
+        ) as process,
+    ):
         try:
             assert process.stdout is not None
             yield json.loads(process.stdout.readline())["console"]
@@ -178,9 +181,7 @@ def _take_all(
         else:
             page.goto(f"{url}/at/default/{way}")
         page.wait_for_load_state("load")
-        taken = context.new_cdp_session(page).send(
-            "Page.captureScreenshot", {"format": "webp", "quality": QUALITY}
-        )
+        taken = context.new_cdp_session(page).send("Page.captureScreenshot", {"format": "webp", "quality": QUALITY})
         Path(directory, f"{name}-{'dark' if dark else 'light'}.webp").write_bytes(base64.b64decode(taken["data"]))
         page.close()
     context.close()

@@ -9,7 +9,6 @@ from playwright.sync_api import Browser, expect
 
 from tests.browser.chromium import PHONE, opened, overflow, violations
 
-
 FORMS = [
     "auth/anna/rule?resource=Topic:orders",
     "auth/anna/update",

@@ -1,11 +1,11 @@
-"""The console of a real RocketMQ 5.3.3: every page, and a log-in where it checks requests."""
+"""The console of a real RocketMQ 5.3.3 and 4.9.7: every page, and a log-in where it checks requests."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
@@ -17,7 +17,7 @@ from pymq.clock import SystemClock
 from pymq.console.serve import ConsoleSettings, running
 from pymq.model.tables import SubscriptionGroupConfig
 from pymq.security.credentials import Credentials
-from tests.interop.support.apache import ApacheServer
+from tests.interop.support.apache import Apache4Server, ApacheServer
 from tests.interop.test_apache_auth import SETTINGS
 
 pytestmark = pytest.mark.interop
@@ -87,9 +87,20 @@ async def fill(namesrv: str, broker: str, credentials: Credentials | None = None
             await consumer.commit(queue, await consumer.min_offset(queue) + 1)
 
 
-def test_every_page_of_an_apache_broker_says_what_it_knows(apache: ApacheServer) -> None:
+@pytest.fixture(scope="module", params=["5.3.3", "4.9.7"])
+def either(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheServer]:
+    """An Apache broker, new and old."""
+    if request.param == "5.3.3":
+        yield request.getfixturevalue("apache")
+        return
+    server = Apache4Server(tmp_path_factory.mktemp("apache4"))
+    yield server
+    server.stop()
+
+
+def test_every_page_of_an_apache_broker_says_what_it_knows(either: ApacheServer) -> None:
     async def work(browser: Browser) -> None:
-        await fill(apache.namesrv, apache.broker)
+        await fill(either.namesrv, either.broker)
         (topic,) = (await browser.json(f"topics?q={TOPIC}"))["topics"]
         assert topic["stored"] == 10 and topic["last_ms"]
         (group,) = (await browser.json(f"groups?q={GROUP}"))["groups"]
@@ -113,15 +124,17 @@ def test_every_page_of_an_apache_broker_says_what_it_knows(apache: ApacheServer)
             f"groups/{GROUP}",
         ]
         pages += ["messages", f"messages?topic={TOPIC}", message, f"{message}?as=hex", f"{message}/trace", "clients"]
-        pages += [f"topics/{TOPIC}/tail", "dlq", "doctor", "raft", "auth", "namesrv", "about"]
+        pages += [f"topics/{TOPIC}/tail", "dlq", "doctor", "raft", "auth", "namesrv", "about", "brokers/differences"]
         for page in pages:
             answer = await browser.get(page)
             assert answer.status == 200, (page, answer.body)
             assert not re.search(r">\s*(None|nan|-1)\s*<", answer.body), page
+        doctor = await browser.json("doctor")
+        assert doctor["worst"] != "problem", doctor
         raft = await browser.get("raft")
         assert "No broker is in a Raft group." in raft.body
 
-    with_console(apache.namesrv, work)
+    with_console(either.namesrv, work)
 
 
 def test_what_is_not_there_is_said(apache: ApacheServer) -> None:

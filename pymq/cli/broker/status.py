@@ -133,6 +133,8 @@ def _confirmed_text(one: dict[str, Any]) -> str:
 
 
 def _in_sync_text(one: dict[str, Any]) -> str:
+    if one["in_sync_slaves"] is None:
+        return "unknown"  # RocketMQ 4 does not say which slaves it has
     text = f"{one['in_sync_slaves']} of {one['connected_slaves']} connected, {one['required_slaves']} required"
     return f"{text}, degraded" if one["degraded"] else text
 

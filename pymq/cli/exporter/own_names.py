@@ -205,7 +205,8 @@ def _ha_state(broker: BrokerFacts) -> Readings:
 def _of_master(value: Callable[[ReplicationStatus], float]) -> Callable[[BrokerFacts], Readings]:
     def readings(broker: BrokerFacts) -> Readings:
         status = broker.view.status
-        return [((), value(status))] if status is not None and broker.view.is_master else []
+        knows = status is not None and status.knows_slaves and broker.view.is_master
+        return [((), value(status))] if status is not None and knows else []
 
     return readings
 

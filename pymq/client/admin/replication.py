@@ -67,12 +67,21 @@ class ReplicationAdmin:
 
     async def _rocketmq_status(self, address: str) -> ReplicationStatus:
         config, runtime, ha = await asyncio.gather(
-            self._brokers.config(address), self._brokers.runtime_info(address), self._brokers.ha_status(address)
+            self._brokers.config(address), self._brokers.runtime_info(address), self._ha_status(address)
         )
         try:
             return rocketmq_status(address, config, runtime, ha)
         except ValueError as error:
             raise JsonError(f"the status of {address} (log, role) can't be read: {error}") from error
+
+    async def _ha_status(self, address: str) -> HaStatus | None:
+        """Return what the broker knows about its copies, None for RocketMQ 4, which does not say it."""
+        try:
+            return await self._brokers.ha_status(address)
+        except RefusedError as error:
+            if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                raise
+            return None
 
     async def change_role(self, address: str, request: RoleRequest) -> RoleAnswer:
         """Make a PyMQ broker change its role, or prepare for that. Raises RefusedError when it is unsafe."""
@@ -131,12 +140,18 @@ def _decoded(body: bytes, kind: type[BodyT], address: str) -> BodyT:
         raise JsonError(f"the answer of {address} can't be read, is it a PyMQ broker? {error}") from error
 
 
-def rocketmq_status(address: str, config: dict[str, str], runtime: dict[str, str], ha: HaStatus) -> ReplicationStatus:
-    """Build a PyMQ status from a RocketMQ broker's answers to codes 26, 28 and 907. Raises ValueError."""
+def rocketmq_status(
+    address: str, config: dict[str, str], runtime: dict[str, str], known: HaStatus | None
+) -> ReplicationStatus:
+    """Build a PyMQ status from a RocketMQ broker's answers to codes 26, 28 and 907, the last of RocketMQ 5 alone.
+
+    Raises ValueError.
+    """
+    ha = known or HaStatus(in_sync_slave_nums=-1)
     role = config.get("brokerRole", SLAVE if not ha.master else ASYNC_MASTER)
     is_slave = role == SLAVE
     host = config.get("brokerIP2") or address.rpartition(":")[0]
-    required = int(config.get("inSyncReplicas", "1")) - 1 if role == SYNC_MASTER else 0
+    required = int(config.get("inSyncReplicas", "1")) - 1 if role == SYNC_MASTER and known else 0
     return ReplicationStatus(
         protocol_version=ROCKETMQ_PROTOCOL_VERSION,
         cluster=config.get("brokerClusterName", ""),
@@ -151,7 +166,7 @@ def rocketmq_status(address: str, config: dict[str, str], runtime: dict[str, str
         message_count=-1,
         required_slaves=required,
         in_sync_slaves=ha.in_sync_slave_nums,
-        degraded=ha.in_sync_slave_nums < required,
+        degraded=known is not None and ha.in_sync_slave_nums < required,
         slaves=[
             SlaveState(
                 address=one.addr,
@@ -165,7 +180,7 @@ def rocketmq_status(address: str, config: dict[str, str], runtime: dict[str, str
             )
             for one in ha.ha_connection_info
         ],
-        ha_client=_rocketmq_link(ha) if is_slave else None,
+        ha_client=_rocketmq_link(ha) if is_slave and known else None,
     )
 
 

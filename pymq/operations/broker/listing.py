@@ -40,6 +40,7 @@ def _raise_refusal(views: Sequence[BrokerView]) -> None:
 
 def _record(view: BrokerView, views: Sequence[BrokerView]) -> dict[str, Any]:
     status = view.status
+    has_slaves = status is not None and status.knows_slaves and view.is_master
     lag = SlaveLag() if view.is_master else lag_of(view, master_of(view, views))
     return {
         "cluster": view.cluster,
@@ -56,8 +57,8 @@ def _record(view: BrokerView, views: Sequence[BrokerView]) -> dict[str, Any]:
         "lag_messages": lag.lag_messages,
         "lag_ms": lag.lag_ms,
         "in_sync": lag.in_sync,
-        "in_sync_slaves": status.in_sync_slaves if status and view.is_master else None,
-        "connected_slaves": status.connected_slaves if status and view.is_master else None,
+        "in_sync_slaves": status.in_sync_slaves if status and has_slaves else None,
+        "connected_slaves": status.connected_slaves if status and has_slaves else None,
         "epoch": status.epoch_history[-1].epoch if status and status.epoch_history else None,
         "problems": problems_of(view),
     }

@@ -38,7 +38,9 @@ def check_replication(state: ClusterState) -> Iterator[Finding]:
             status = broker.view.status
             if status is None:
                 continue
-            if broker.view.is_master and status.in_sync_slaves < status.required_slaves:
+            if not status.knows_slaves:
+                pass  # RocketMQ 4 does not say it
+            elif broker.view.is_master and status.in_sync_slaves < status.required_slaves:
                 yield problem(
                     broker.label,
                     f"is under-replicated: {status.in_sync_slaves} of {status.required_slaves} required slaves are in "

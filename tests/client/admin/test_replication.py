@@ -108,3 +108,10 @@ def test_a_rocketmq_slave_in_pymq_s_shape(master: str | None, heard_ms: int, sta
         state,
         master or "",
     )
+
+
+@pytest.mark.parametrize(("role", "required"), [("SYNC_MASTER", 0), ("ASYNC_MASTER", 0), ("SLAVE", 0)])
+def test_a_rocketmq_4_broker_does_not_say_which_slaves_it_has(role: str, required: int) -> None:
+    status = rocketmq_status("s:10911", {"brokerRole": role, "inSyncReplicas": "2"}, RUNTIME, None)
+    assert (status.role, status.required_slaves, status.degraded) == (role, required, False)
+    assert not status.knows_slaves and status.slaves == [] and status.ha_client is None

@@ -1,4 +1,4 @@
-"""A real Apache RocketMQ 5.3.3: name server and broker on free loopback ports, with small heaps."""
+"""A real Apache RocketMQ 5.3.3, and 4.9.7: name server and broker on free loopback ports, with small heaps."""
 
 from __future__ import annotations
 
@@ -47,12 +47,16 @@ class ApacheServer:
         self.directory = directory
         self.store = store or directory / "store"
         directory.mkdir(parents=True, exist_ok=True)
+        self._prepare()
         try:
             self._start(settings or {})
         except AssertionError:
             if not (self._namesrv.found_port_taken() or self._broker.found_port_taken()):
                 raise
             self._start(settings or {})
+
+    def _prepare(self) -> None:
+        """Write what the servers read besides their settings."""
 
     def _start(self, settings: dict[str, str]) -> None:
         namesrv_port = free_port_block(0, 0)
@@ -131,3 +135,15 @@ class ApacheServer:
         """Kill both processes: a clean stop of the broker takes 15 s, and its files are not needed."""
         self._broker.kill()
         self._namesrv.kill()
+
+
+class Apache4Server(ApacheServer):
+    """A real Apache RocketMQ 4.9.7: it ignores the settings that came with 5."""
+
+    artifact_set = "server-4.9.7"
+
+    def _prepare(self) -> None:
+        conf = self.directory / "conf"
+        conf.mkdir(exist_ok=True)
+        for server in ("namesrv", "broker"):
+            (conf / f"logback_{server}.xml").write_text("<configuration/>")

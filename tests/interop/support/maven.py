@@ -18,6 +18,7 @@ from tests.interop.support.tools import cache_directory, fills_cache, require, r
 JAVA_SOURCES = Path(__file__).parent.parent / "java"
 
 ARTIFACT_SETS: dict[str, list[str]] = {
+    "server-4.9.7": ["org.apache.rocketmq:rocketmq-namesrv:4.9.7", "org.apache.rocketmq:rocketmq-broker:4.9.7"],
     "client-4.9.8": ["org.apache.rocketmq:rocketmq-client:4.9.8"],
     "client-5.3.3": ["org.apache.rocketmq:rocketmq-client:5.3.3"],
     "signed-4.9.8": ["org.apache.rocketmq:rocketmq-client:4.9.8", "org.apache.rocketmq:rocketmq-acl:4.9.8"],
