@@ -121,6 +121,13 @@ class WrongTokenError(BadRequest):
         super().__init__("token", "the form is of another session: load the page again")
 
 
+class NotKnownError(PymqError):
+    """A change whose time was over before the cluster had answered."""
+
+    def __init__(self) -> None:
+        super().__init__(f"What was done is not known: the cluster did not answer within {PAGE_TIMEOUT_S:g} s.")
+
+
 class Answers:
     """Makes answers of pages and of errors."""
 
@@ -131,8 +138,8 @@ class Answers:
         self._templates = make_environment()
         self._permissions = Permissions(shell.clock)
 
-    async def made(self, request: Request, around: Around, make: MakePage) -> ASGIApp:
-        """Return the answer with a page, or with why there is none."""
+    async def made(self, request: Request, around: Around, make: MakePage, *, late: Exception | None = None) -> ASGIApp:
+        """Return the answer with a page, or with why there is none. ``late``: what to say when the time is over."""
         try:
             parameters = around.read(request)
             if around.session is None and self.shell.needs_log_in:
@@ -162,7 +169,9 @@ class Answers:
             if proof is Proof.unproven and around.format == "html":
                 return self.to_log_in(request, around)
             return self.problem(around, error)
-        except (PymqError, BadRequest, TimeoutError) as error:
+        except TimeoutError as error:
+            return self.problem(around, late or error)
+        except (PymqError, BadRequest) as error:
             return self.problem(around, error)
         except Exception as error:
             log.exception("the page %s", around.section)
@@ -286,6 +295,8 @@ def problem_of(error: Exception) -> tuple[int, str, str]:
         return error.status, str(error), "Go back, and change it."
     if isinstance(error, TimeoutError):
         return 504, f"The cluster did not answer within {PAGE_TIMEOUT_S:g} s.", "Load the page again in a moment."
+    if isinstance(error, NotKnownError):
+        return 504, str(error), "Look at what was to change, and at the audit, before you try again."
     if isinstance(error, BusyError):
         return 503, str(error), ""
     if isinstance(error, ConflictError):

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from pymq.console.answers import Answers, WrongTokenError
+from pymq.console.answers import Answers, NotKnownError, WrongTokenError
 from pymq.console.changes import drain, offsets, promotion, raft, rules, settings, shrink, values
 from pymq.console.changes import groups as group_changes
 from pymq.console.changes import topics as topic_changes
@@ -86,7 +86,8 @@ class ChangeRoutes:
             if show is not None:
                 yield Route(at, partial(self._shown, show), methods=["GET"])
             if do is not None:
-                yield Route(at, partial(self._post, do), methods=["POST"])
+                late = NotKnownError() if path == "plans" else None
+                yield Route(at, partial(self._post, do, late=late), methods=["POST"])
 
     async def _shown(self, show: Callable[[Person, str], Page], request: Request) -> ASGIApp:
         """Answer with what waits for this person."""
@@ -119,7 +120,13 @@ class ChangeRoutes:
             answer.headers["set-cookie"] = self._answers.shell.sessions.set_cookie(around.context, cookie)
         return answer
 
-    async def _post(self, work: Callable[[Person, Visit, Parameters], Awaitable[str]], request: Request) -> ASGIApp:
+    async def _post(
+        self,
+        work: Callable[[Person, Visit, Parameters], Awaitable[str]],
+        request: Request,
+        *,
+        late: Exception | None = None,
+    ) -> ASGIApp:
         """Do what a form of the person's own session asks for, and lead to the page that shows it."""
         around = self._answers.around(request, "plans")
         try:
@@ -138,7 +145,7 @@ class ChangeRoutes:
             except NotConfirmedError as error:
                 return self._changes.plan_page(person, visit.path["number"], str(error))
 
-        return await self._answers.made(request, around, make)
+        return await self._answers.made(request, around, make, late=late)
 
 
 async def _planned(changes: Changes, change: Change, person: Person, visit: Visit, form: Parameters) -> str:

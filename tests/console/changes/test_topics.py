@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from pymq.client import Admin, Message, Producer
+from pymq.console import answers
 from pymq.errors import NotFoundError
 from pymq.testing.broker import TestBroker
+from pymq.wire.codes import RequestCode
 from tests.console.changes.desk import Desk, with_desk
 
 
@@ -60,6 +62,22 @@ def test_a_topic_that_someone_else_changes_is_a_conflict(broker: TestBroker, tmp
         status, text = await desk.send(plan, token=token)
         assert status == 409 and "topic orders has changed" in text
         assert await queues(desk, "orders") == (6, 4)
+
+    with_desk(broker, tmp_path, work)
+
+
+def test_a_change_whose_time_is_over_is_not_known(
+    broker: TestBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(desk: Desk) -> None:
+        _, plan, token = await desk.plan("new/topic", topic="orders")
+        broker.drop_answer(requests=RequestCode.UPDATE_AND_CREATE_TOPIC, count=None)
+        monkeypatch.setattr(answers, "PAGE_TIMEOUT_S", 0.5)
+        status, text = await desk.send(plan, token=token)
+        assert status == 504 and "What was done is not known" in text and "Load the page again" not in text
+        assert await queues(desk, "orders") is not None, "it was done"
+        ((_, _, result),) = desk.audit()
+        assert result.startswith("what was done is not known")
 
     with_desk(broker, tmp_path, work)
 
