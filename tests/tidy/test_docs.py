@@ -22,6 +22,9 @@ from pymq.wire.codes import RequestCode
 from tests.tidy.sources import ROOT
 
 
+PICTURE_BYTES_MAX = 64 * 1024
+
+
 def document(name: str) -> str:
     return (ROOT / "docs" / name).read_text(encoding="utf-8")
 
@@ -77,3 +80,11 @@ def test_modules_that_are_named_are_there(name: str) -> None:
     named = set(re.findall(r"`([\w/]+\.py)`", text))
     there = [path.as_posix() for top in ("pymq", "tests", "plugins") for path in (ROOT / top).rglob("*.py")]
     assert not [module for module in sorted(named) if not any(path.endswith(f"/{module}") for path in there)]
+
+
+def test_pictures_of_the_console_are_small_and_each_is_shown() -> None:
+    page = (ROOT / "docs" / "console-pages.md").read_text(encoding="utf-8")
+    shown = re.findall(r"\]\(console-pages/([a-z-]+\.webp)\)", page)
+    pictures = {path.name: path.stat().st_size for path in (ROOT / "docs" / "console-pages").iterdir()}
+    assert sorted(shown) == sorted(pictures) and len(shown) > 40
+    assert max(pictures.values()) <= PICTURE_BYTES_MAX

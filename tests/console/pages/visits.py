@@ -20,6 +20,9 @@ from pymq.console.web.static_files import StaticFiles
 from tests.console.asgi import Answer, request
 
 
+RENDERED: list[str] = []  # what html_of has answered in this test, for conftest.py
+
+
 class FakeCluster:
     """Answers questions by the first part of their keys: with a value, or by raising an error."""
 
@@ -71,4 +74,6 @@ def html_of(make: MakePage, cluster: FakeCluster, query: str = "", **path: str) 
         return await make(Visit(given.cluster, given.parameters, path, given.clock))
 
     app = make_app(Console(shell, {"things": with_path}), Origins.of_listener("127.0.0.1", 8082, "http"))
-    return request(app, "/at/prod/things", query=query)
+    answer = request(app, "/at/prod/things", query=query)
+    RENDERED.append(answer.text)
+    return answer
