@@ -21,7 +21,6 @@ from pymq.proxy.metrics import PROXY_METRICS
 from pymq.wire.codes import RequestCode
 from tests.tidy.sources import ROOT
 
-
 PICTURE_BYTES_MAX = 64 * 1024
 
 
