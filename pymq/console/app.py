@@ -15,9 +15,10 @@ from starlette.types import ASGIApp
 
 from pymq.console.answers import NAVIGATION, Answers, Around, Shell, WrongTokenError
 from pymq.console.change_routes import ChangeRoutes
-from pymq.console.messages.dead_letters import dead_letter_groups, dead_letters
+from pymq.console.messages.dead_letters import dead_letter_groups, dead_letters, dead_letters_file
 from pymq.console.messages.message import message, message_body
-from pymq.console.messages.search import messages
+from pymq.console.messages.progress import search_events
+from pymq.console.messages.search import messages, messages_file
 from pymq.console.messages.tail import tail, tail_events
 from pymq.console.messages.trace import trace
 from pymq.console.pages.audit import AuditPage
@@ -59,11 +60,14 @@ PAGES: Final[Mapping[str, MakePage]] = {
     "topics/{topic}/tail": tail,
     "topics/{topic}/tail/events": tail_events,
     "messages": messages,
+    "messages/events": search_events,
+    "messages/export": messages_file,
     "messages/{topic}/{id}": message,
     "messages/{topic}/{id}/body": message_body,
     "messages/{topic}/{id}/trace": trace,
     "dlq": dead_letter_groups,
     "dlq/{group}": dead_letters,
+    "dlq/{group}/export": dead_letters_file,
     "groups": groups,
     "groups/{group}": group,
     "groups/{group}/members/{client}": member,

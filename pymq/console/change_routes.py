@@ -13,7 +13,19 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from pymq.console.answers import Answers, NotKnownError, WrongTokenError
-from pymq.console.changes import drain, offsets, promotion, raft, rules, settings, shrink, values
+from pymq.console.changes import (
+    dead_letters,
+    drain,
+    handling,
+    offsets,
+    promotion,
+    raft,
+    rules,
+    sending,
+    settings,
+    shrink,
+    values,
+)
 from pymq.console.changes import groups as group_changes
 from pymq.console.changes import topics as topic_changes
 from pymq.console.changes import users as user_changes
@@ -35,9 +47,13 @@ CHANGES: Final[Mapping[str, Change]] = {
     "brokers/{broker}/{id}/promote": Change(promotion.form, promotion.prepare),
     "brokers/{broker}/{id}/settings": Change(settings.form, settings.prepare),
     "brokers/{broker}/{id}/undrain": Change(drain.undrain_form, drain.undrain),
+    "dlq/{group}/purge": Change(dead_letters.purge_form, dead_letters.purge),
+    "dlq/{group}/resend": Change(dead_letters.form, dead_letters.prepare),
     "groups/{group}/delete": Change(group_changes.delete_form, group_changes.delete),
     "groups/{group}/reset": Change(offsets.form, offsets.prepare),
     "groups/{group}/update": Change(group_changes.update_form, group_changes.update),
+    "messages/{topic}/{id}/consume": Change(handling.form, handling.prepare),
+    "messages/{topic}/{id}/send": Change(sending.again_form, sending.again),
     "namesrv/settings": Change(settings.form, settings.prepare),
     "namesrv/values": Change(values.form, values.prepare),
     "new/group": Change(group_changes.create_form, group_changes.create),
@@ -46,6 +62,7 @@ CHANGES: Final[Mapping[str, Change]] = {
     "raft/{broker}/members": Change(raft.members_form, raft.members),
     "raft/{broker}/transfer": Change(raft.transfer_form, raft.transfer),
     "topics/{topic}/delete": Change(topic_changes.delete_form, topic_changes.delete),
+    "topics/{topic}/send": Change(sending.form, sending.prepare),
     "topics/{topic}/shrink": Change(shrink.form, shrink.prepare),
     "topics/{topic}/update": Change(topic_changes.update_form, topic_changes.update),
 }

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from pymq.client import PullConsumer
+from pymq.client import Producer, PullConsumer
 from pymq.client.admin import Admin
 from pymq.client.admin.connection import AnswerLimits
 from pymq.clock import Clock
@@ -40,6 +40,7 @@ from pymq.operations.doctor.gather import Gatherer, SocketProbe
 from pymq.operations.doctor.registry import all_checks
 from pymq.operations.doctor.state import ClusterState
 from pymq.operations.message.reading import READER_GROUP
+from pymq.operations.message.resending import RESEND_GROUP
 from pymq.operations.message.schemas import Schemas
 from pymq.operations.unlisted import unlisted
 from pymq.security.audit_file import AuditFile
@@ -134,12 +135,16 @@ async def running(
         credentials = session.credentials if session is not None else None
         return PullConsumer(READER_GROUP, namesrv=settings.contexts[context], clock=clock, credentials=credentials)
 
+    def make_producer(context: str, session: Session | None) -> Producer:
+        credentials = session.credentials if session is not None else None
+        return Producer(RESEND_GROUP, namesrv=settings.contexts[context], clock=clock, credentials=credentials)
+
     async def proves(context: str, credentials: Credentials) -> Proof:
         return await prove(lambda given: admin_of(context, given), credentials)
 
     sessions = Sessions(clock, port, settings.contexts)
     shown = {name: ";".join(servers) for name, servers in settings.contexts.items()}
-    clusters = Clusters(shown, make_admin, clock, make_consumer)
+    clusters = Clusters(shown, make_admin, clock, make_consumer, make_producer if settings.allow_changes else None)
     recorders = {name: _recorder(name, settings, admin_of, clock) for name in settings.contexts}
 
     async def examine(context: str, credentials: Credentials | None, observe_ms: int) -> ClusterState:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from pymq.client import Producer, PullConsumer, PullStatus
+from pymq.client import Producer, PullConsumer, PullStatus, SendResult
 from pymq.client.admin import Admin
 from pymq.client.admin.asking import for_each
 from pymq.errors import NotFoundError, PymqError, RefusedError
@@ -177,21 +177,33 @@ async def resend(
     return done
 
 
+def goal_of(message: StoredMessage, group: str, *, to_topic: bool) -> str:
+    """Return the topic that a dead letter goes to. Raises RefusedError when no property says where it came from."""
+    origin = origin_topic(message)
+    if not origin:
+        raise RefusedError(0, "no property says which topic it came from")
+    return origin if to_topic else retry_topic(group)
+
+
+async def resend_one(producer: Producer, message: StoredMessage, group: str, *, to_topic: bool) -> SendResult:
+    """Send one dead letter again, with its message id and without what brokers added on its way. Raises PymqError."""
+    goal = goal_of(message, group, to_topic=to_topic)
+    left_out = NOT_SENT_AGAIN | (_OF_RETRIES if to_topic else set())
+    properties = {name: value for name, value in message.properties.items() if name not in left_out}
+    if not to_topic:
+        properties[names.RETRY_TOPIC] = origin_topic(message)
+    return await producer.send_copy(message, goal, properties)
+
+
 async def _resend(
     producer: Producer, batch: list[StoredMessage], group: str, done: Resent, *, to_topic: bool, apply: bool
 ) -> None:
     async def one(message: StoredMessage) -> None:
-        origin = origin_topic(message)
         try:
-            if not origin:
-                raise RefusedError(0, "no property says which topic it came from")
+            goal_of(message, group, to_topic=to_topic)
             if not apply:
                 return
-            left_out = NOT_SENT_AGAIN | (_OF_RETRIES if to_topic else set())
-            properties = {name: value for name, value in message.properties.items() if name not in left_out}
-            if not to_topic:
-                properties[names.RETRY_TOPIC] = origin
-            await producer.send_copy(message, origin if to_topic else retry_topic(group), properties)
+            await resend_one(producer, message, group, to_topic=to_topic)
             done.sent += 1
         except PymqError as error:
             done.failed += 1

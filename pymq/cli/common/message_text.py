@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from functools import partial
 
-from pymq.cli.output import MessageOutput, OutputFormat, RecordStream, print_note, printable, printable_json
+from pymq.cli.output import MessageOutput, OutputFormat, RecordStream, print_note, printable
 from pymq.model.compression import INFLATION_RATIO_MAX
 from pymq.model.record import StoredMessage
 from pymq.operations.message.content import ReadBody, bounded_content, content
-from pymq.operations.message.records import RECORD_NAMES, message_record, plain_record
+from pymq.operations.message.records import RECORD_NAMES, json_line, plain_record
 from pymq.operations.times import local_time
 
 Formatter = Callable[[StoredMessage], bytes]
@@ -77,12 +76,3 @@ def shown_bytes(raw: bytes) -> str:
         return printable(raw.decode())
     except UnicodeDecodeError:
         return f"<{len(raw)} bytes: {raw[:32].hex(' ')}{' …' if len(raw) > 32 else ''}>"
-
-
-def json_line(message: StoredMessage, read: ReadBody = content) -> bytes:
-    """Return the JSON object of :func:`message_record` on one line, with the body last."""
-    record = message_record(message, read)
-    body = record.pop("body")
-    head = json.dumps(record, ensure_ascii=False)
-    line = f'{head[:-1]}, "body": {body}}}'
-    return f"{printable_json(line)}\n".encode()

@@ -113,7 +113,7 @@ def export(
     count_max: MaxOption = None,
 ) -> None:
     """Write a group's dead letters to a file, one JSON object per line, as pymq tail -o jsonl does."""
-    from pymq.cli.common.message_text import json_line
+    from pymq.operations.message.records import json_line
 
     try:
         with out.open("xb") as target:

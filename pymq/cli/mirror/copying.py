@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from pymq.cli.common.pace import Pace
 from pymq.cli.mirror.figures import Figures
 from pymq.cli.mirror.messages import Clusters, copy_of, is_loop
 from pymq.cli.output import print_note
@@ -14,6 +13,7 @@ from pymq.client import MessageQueue, PullConsumer, PullStatus, StoredMessage
 from pymq.client.ordered_sends import OrderedSends
 from pymq.errors import NotFoundError, PymqError, RefusedError, UnreachableError
 from pymq.model.compression import InflateError
+from pymq.operations.pace import Pace
 
 PULL_COUNT = 1024
 SUSPEND_MS = 5_000

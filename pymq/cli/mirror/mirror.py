@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from pymq.cli.common.options import request_credentials, split_addresses
-from pymq.cli.common.pace import Pace
 from pymq.cli.mirror.copying import Copied, Copier
 from pymq.cli.mirror.figures import Figures, show_live
 from pymq.cli.mirror.messages import Clusters
@@ -23,6 +22,7 @@ from pymq.client import Admin, Credentials, MessageQueue, Producer, PullConsumer
 from pymq.client.ordered_sends import OrderedSends
 from pymq.errors import NotFoundError, PymqError, UsageError
 from pymq.operations.group.ensuring import ensure_group
+from pymq.operations.pace import Pace
 from pymq.operations.start import Start, StartKind
 
 PRODUCER_GROUP = "PYMQ_MIRROR"

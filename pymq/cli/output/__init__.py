@@ -20,11 +20,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pymq.cli.output.escape import printable_json, printable_lines
+from pymq.cli.output.escape import printable_lines
 from pymq.cli.output.formats import MessageOutput, OutputFormat, RecordStream, formatted, json_text
 from pymq.cli.output.progress import Progress, progress, progress_in_mib
 from pymq.cli.output.table import Column, cell_text, is_styled, line_width_max, table_lines
-from pymq.printable import printable
+from pymq.printable import printable, printable_json
 
 __all__ = [
     "Column",

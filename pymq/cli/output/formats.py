@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
-from pymq.cli.output.escape import printable_json
+from pymq.printable import printable_json
 
 T = TypeVar("T")
 

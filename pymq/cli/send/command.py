@@ -96,18 +96,26 @@ def send(
     from pymq.cli.send import work
     from pymq.model.message import DELAY_LEVEL_MAX
     from pymq.net.runtime import run
+    from pymq.operations.message import sending
     from pymq.operations.queues import parse_queue_choice
 
     levels = delay_level_max or DELAY_LEVEL_MAX
-    template = work.template(topic, tag, keys or [], parse_pairs(properties or (), "--property"), delay_level, levels)
-    template = work.with_timer(template, delay, deliver_at, time.time_ns() // 1_000_000)
+    template = sending.new_message(
+        topic,
+        tags=tag,
+        keys=keys or (),
+        properties=parse_pairs(properties or (), "--property"),
+        delay_level=delay_level,
+        delay_level_max=levels,
+    )
+    template = sending.with_timer(template, delay, deliver_at, time.time_ns() // 1_000_000)
     target = run(work.find_queue(topic, parse_queue_choice(queue), namesrv)) if queue is not None else None
     sender = work.Sender(group, namesrv, levels)
     whole = work.body_argument(body) if body is not None and body != "-" else None
     if whole is not None and count is None:
         result = run(work.send_one(sender, work.with_body(template, whole), target))
         place = f"{result.queue.broker_name}/{result.queue.queue_id}@{result.queue_offset}"
-        if not print_data(work.result_record(result), output):
+        if not print_data(sending.result_record(result), output):
             print_line(f"sent {topic} {place} {result.message_id}")
             if result.recall_handle:
                 print_line(f"recall it with: pymq message recall {topic} {result.recall_handle}")

@@ -14,52 +14,23 @@ from pathlib import Path
 from typing import Any
 
 from pymq.cli.common.options import request_credentials, split_addresses
-from pymq.cli.common.pace import Pace
 from pymq.cli.output import Progress, print_note, progress
 from pymq.client import Message, MessageQueue, Producer, SendResult
 from pymq.client.admin import Admin
 from pymq.client.ordered_sends import BATCH_COUNT, OrderedSends
 from pymq.client.outgoing import BODY_SIZE_MAX_BYTES
 from pymq.client.producer import RETRY_COUNT
-from pymq.errors import NotFoundError, PymqError, StoppedError, UsageError
+from pymq.errors import PymqError, StoppedError, UsageError
 from pymq.model.message import check_delay_level
-from pymq.model.names import check_topic
-from pymq.model.properties import RESERVED
 from pymq.net.runtime import StopSignals
+from pymq.operations.message import sending
 from pymq.operations.message.records import message_in_lane
+from pymq.operations.pace import Pace
 from pymq.operations.queues import QueueChoice
-from pymq.units import parse_duration_ms, parse_time_ms
 
 READ_SIZE_BYTES = 256 * 1024
 CHUNKS_AHEAD_MAX = 8
 FAILURES_SHOWN_MAX = 5
-
-
-def template(
-    topic: str, tag: str, keys: list[str], properties: dict[str, str], delay_level: int, delay_level_max: int
-) -> Message:
-    """Return a message without a body. Raises UsageError for illegal names and levels."""
-    check_delay_level(delay_level, delay_level_max)
-    for name in properties:
-        if name in RESERVED:
-            raise UsageError(f"--property {name!r} is reserved by RocketMQ: use another name")
-    return Message(
-        check_topic(topic), b"", tags=tag, keys=" ".join(keys), properties=properties, delay_level=delay_level
-    )
-
-
-def with_timer(message: Message, delay: str | None, deliver_at: str | None, now_ms: int) -> Message:
-    """Return the message with a delay or a time of delivery as typed. Raises UsageError."""
-    if delay is None and deliver_at is None:
-        return message
-    if delay is not None and deliver_at is not None:
-        raise UsageError("--delay and --deliver-at are two delays: give one of them")
-    if message.delay_level:
-        raise UsageError("--delay-level is a delay of its own: leave it out, or --delay and --deliver-at")
-    if delay is not None:
-        return dataclasses.replace(message, delay_ms=parse_duration_ms(delay))
-    assert deliver_at is not None
-    return dataclasses.replace(message, deliver_at_ms=parse_time_ms(deliver_at, now_ms))
 
 
 def with_body(message: Message, body: bytes) -> Message:
@@ -89,16 +60,8 @@ def body_argument(text: str) -> bytes:
 
 async def find_queue(topic: str, choice: QueueChoice, namesrv: str) -> MessageQueue:
     """Return the queue that is meant. Raises NotFoundError, or UsageError when several brokers have it."""
-    if choice.broker is not None:
-        return MessageQueue(topic, choice.broker, choice.queue_id)
     async with Admin(split_addresses(namesrv), credentials=request_credentials.get()) as admin:
-        route = await admin.topics.route(topic)
-    brokers = sorted(data.broker_name for data in route.queue_datas if choice.queue_id < data.write_queue_nums)
-    if not brokers:
-        raise NotFoundError(f"no broker has a queue {choice} of {topic} to write: pymq topic route {topic} shows all")
-    if len(brokers) > 1:
-        raise UsageError(f"--queue {choice} is on {', '.join(brokers)}: write {brokers[0]}:{choice}")
-    return MessageQueue(topic, brokers[0], choice.queue_id)
+        return await sending.find_queue(admin, topic, choice)
 
 
 @dataclass(frozen=True)
@@ -122,21 +85,7 @@ class Sender:
 async def send_one(sender: Sender, message: Message, queue: MessageQueue | None) -> SendResult:
     """Send one message and wait for the answer."""
     async with sender.producer() as producer:
-        return await producer.send(message, queue=queue)
-
-
-def result_record(result: SendResult) -> dict[str, Any]:
-    """Return the result of a send for JSON output."""
-    record = {
-        "status": result.status.value,
-        "topic": result.queue.topic,
-        "broker": result.queue.broker_name,
-        "queue": result.queue.queue_id,
-        "offset": result.queue_offset,
-        "message_id": result.message_id,
-        "offset_message_id": result.offset_message_id,
-    }
-    return record | {"recall_handle": result.recall_handle} if result.recall_handle else record
+        return await sending.send_one(producer, message, queue)
 
 
 @dataclass

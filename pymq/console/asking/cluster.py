@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Hashable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 
-from pymq.client import PullConsumer
+from pymq.client import Producer, PullConsumer
 from pymq.client.admin import Admin
 from pymq.clock import Clock
 from pymq.console.asking.reader import READS_AT_ONCE, Reader
@@ -23,6 +23,8 @@ KEPT_TIMES: Final = 10
 LONG_KEPT_MS: Final = 60_000
 KEPT_COUNT_MAX: Final = 200
 AT_ONCE: Final = 16
+# Works of all persons together that hold whole bodies: a message that is sent, a file that is made.
+HOLDERS_AT_ONCE: Final = 4
 
 T = TypeVar("T")
 Question = Callable[[Admin], Coroutine[Any, Any, T]]
@@ -75,8 +77,13 @@ class Cluster:
         clock: Clock,
         make_consumer: Callable[[], PullConsumer] | None = None,
         reading: asyncio.Semaphore | None = None,
+        make_producer: Callable[[], Producer] | None = None,
+        holding: asyncio.Semaphore | None = None,
     ) -> None:
-        """``make_consumer``: without it nothing reads queues. ``reading``: the gate of the bodies of all persons."""
+        """``make_consumer``: without it nothing reads queues. ``make_producer``: without it nothing sends.
+
+        ``reading``, ``holding``: the gates of all persons, of reads of bodies and of works that hold bodies.
+        """
         self.used_ms = clock.monotonic_ms()
         self.question_count = 0  # how many left, and were not answered from memory
         self._admin = admin
@@ -86,6 +93,8 @@ class Cluster:
         self._gate = asyncio.Semaphore(AT_ONCE)
         self._reading = reading or asyncio.Semaphore(READS_AT_ONCE)
         self._make_consumer = make_consumer
+        self._make_producer = make_producer
+        self._holding = holding or asyncio.Semaphore(HOLDERS_AT_ONCE)
         self._reader: Reader | None = None
         self._kept: dict[Hashable, Kept] = {}
         self._change_count = 0
@@ -147,6 +156,27 @@ class Cluster:
         with self.used():
             asked: T = await self._flights.ask(key, lambda: self._ask(None, question, self._reading))
             return asked
+
+    @asynccontextmanager
+    async def holding(self) -> AsyncIterator[None]:
+        """Hold whole bodies during the ``async with`` block, which waits while many others do.
+
+        Such a block must not ask with :meth:`ask`, whose questions may wait for the block.
+        """
+        with self.used():
+            async with self._holding:
+                yield
+
+    @asynccontextmanager
+    async def producer(self) -> AsyncIterator[Producer]:
+        """Run a producer that signs as this person during the ``async with`` block, which holds bodies.
+
+        Raises UsageError in a console that sends nothing.
+        """
+        if self._make_producer is None:
+            raise UsageError("this console sends no messages")
+        async with self.holding(), self._make_producer() as producer:
+            yield producer
 
     @contextmanager
     def used(self) -> Iterator[None]:

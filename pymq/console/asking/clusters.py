@@ -7,10 +7,10 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final
 
-from pymq.client import PullConsumer
+from pymq.client import Producer, PullConsumer
 from pymq.client.admin import Admin
 from pymq.clock import Clock
-from pymq.console.asking.cluster import Cluster
+from pymq.console.asking.cluster import HOLDERS_AT_ONCE, Cluster
 from pymq.console.asking.reader import READS_AT_ONCE
 from pymq.console.people.sessions import Session
 from pymq.errors import NotFoundError, PymqError
@@ -22,6 +22,8 @@ COUNT_MAX: Final = 200
 MakeAdmin = Callable[[str, Session | None], Admin]
 # Makes what reads queues for a session, or for nobody, in a context.
 MakeConsumer = Callable[[str, Session | None], PullConsumer]
+# Makes what sends messages of a session, or of nobody, in a context.
+MakeProducer = Callable[[str, Session | None], Producer]
 
 
 class BusyError(PymqError):
@@ -37,15 +39,18 @@ class Clusters:
         make_admin: MakeAdmin,
         clock: Clock,
         make_consumer: MakeConsumer | None = None,
+        make_producer: MakeProducer | None = None,
     ) -> None:
         """``contexts``: name -> how it is shown, in their order. The first is where a visitor begins.
 
-        ``make_consumer``: without it no page reads queues.
+        ``make_consumer``: without it no page reads queues. ``make_producer``: without it no change sends messages.
         """
         self.contexts = dict(contexts)
         self._make_admin = make_admin
         self._make_consumer = make_consumer
+        self._make_producer = make_producer
         self._reading = asyncio.Semaphore(READS_AT_ONCE)
+        self._holding = asyncio.Semaphore(HOLDERS_AT_ONCE)
         self._clock = clock
         self._clusters: dict[tuple[str, str], Cluster] = {}  # by the session's key, "" for nobody, and the context
         self._closing: set[asyncio.Task[None]] = set()
@@ -69,7 +74,10 @@ class Clusters:
             self._make_room()
             consumer = None if self._make_consumer is None else partial(self._make_consumer, context, session)
             admin = self._make_admin(context, session)
-            cluster = self._clusters[key] = Cluster(admin, self._clock, consumer, self._reading)
+            producer = None if self._make_producer is None else partial(self._make_producer, context, session)
+            cluster = self._clusters[key] = Cluster(
+                admin, self._clock, consumer, self._reading, producer, self._holding
+            )
             if session is not None:
                 session.on_end[key] = lambda: self._drop(key)
         return cluster

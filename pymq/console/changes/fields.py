@@ -22,11 +22,16 @@ class Input(StrEnum):
     choice = "choice"
     box = "checkbox"
     masked = "password"  # nobody sees it, and no page has it
+    area = "textarea"
+    hidden = "hidden"
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field. ``value``: what stands in it at first; ``hint``: an example, or what an empty one means."""
+    """One field. ``value``: what stands in it at first; ``hint``: an example, or what an empty one means.
+
+    A hidden field may be there several times.
+    """
 
     name: str
     label: str
@@ -35,6 +40,7 @@ class Field:
     hint: str = ""
     choices: Sequence[str] = ()
     is_required: bool = False
+    length_max: int = TEXT_LENGTH_MAX
 
 
 def form_page(
@@ -55,9 +61,8 @@ def form_page(
     shown: dict[str, Any] = {
         "fields": fields,
         "note": note,
-        "length_max": TEXT_LENGTH_MAX,
         "sections": sections,
         "is_question": is_question,
     }
-    names = {"fields": [field.name for field in fields]}
+    names = {"fields": list(dict.fromkeys(field.name for field in fields))}
     return Page(title, "form.html", {**data, **names}, command, shown, dict(missing))

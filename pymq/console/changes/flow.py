@@ -10,7 +10,7 @@ from pymq.clock import Clock
 from pymq.console.audit import Audit
 from pymq.console.changes.kept import Kept
 from pymq.console.changes.plan import Outcome, Plan, Prepare
-from pymq.console.pages.page import Page, Visit
+from pymq.console.pages.page import Page, Redirect, Visit
 from pymq.console.people.sessions import Session
 from pymq.console.web.parameters import Parameters
 from pymq.errors import PymqError
@@ -30,7 +30,7 @@ class NotConfirmedError(PymqError):
 class Change:
     """One kind of change. ``form``: the page that asks for what it needs; ``prepare``: reads it. Raises BadRequest."""
 
-    form: Callable[[Visit], Awaitable[Page]]
+    form: Callable[[Visit], Awaitable[Page | Redirect]]
     prepare: Callable[[Visit, Parameters], Prepare]
 
 
@@ -97,7 +97,7 @@ class Changes:
             raise NotConfirmedError(f"Nothing is changed: type {plan.confirm} to confirm it.")
         self._plans.take(session, person.context, number)
         try:
-            outcome = await visit.cluster.change(plan.apply)
+            outcome = await visit.cluster.change(plan.question(visit.cluster))
         except PymqError as error:
             self._note(person, plan, str(error))
             raise
@@ -107,7 +107,7 @@ class Changes:
         self._note(person, plan, _result(outcome), outcome)
         undo = "" if outcome.undo is None else self._undos.keep(session, person.context, outcome.undo)
         missing = visit.cluster.unreached | outcome.failed
-        shown = {"plan": plan, "sections": outcome.sections, "undo": undo}
+        shown = {"plan": plan, "sections": outcome.sections, "undo": undo, "following": outcome.following}
         page = Page(plan.title, "outcome.html", {"outcome": outcome.record}, plan.command, shown, missing)
         return self._outcomes.keep(session, person.context, page)
 

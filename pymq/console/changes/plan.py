@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from pymq.client.admin import Admin
+from pymq.console.asking.cluster import Cluster
 from pymq.console.pages.sections import Table, Values
 
 
@@ -14,13 +16,25 @@ from pymq.console.pages.sections import Table, Values
 class Outcome:
     """What a change did. ``record``: as plain values; ``failed``: why some parts were not changed.
 
-    ``undo``: makes the plan that takes the change back, None where nothing can.
+    ``undo``: makes the plan that takes the change back, None where nothing can. ``following``: the address of the form
+    that goes on where this change ended, "" at the end of the work.
     """
 
     sections: Sequence[Table | Values]
     record: dict[str, Any]
     failed: dict[str, str] = field(default_factory=dict)
     undo: Prepare | None = None
+    following: str = ""
+
+
+Apply = Callable[[Admin], Coroutine[Any, Any, Outcome]]
+
+
+@dataclass(frozen=True, slots=True)
+class WithMessages:
+    """Carries out a plan that reads or sends messages, by the cluster as the person asks it then."""
+
+    work: Callable[[Cluster, Admin], Coroutine[Any, Any, Outcome]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +52,14 @@ class Plan:
     sections: Sequence[Table | Values]
     record: dict[str, Any]
     command: tuple[str, ...]
-    apply: Callable[[Admin], Coroutine[Any, Any, Outcome]]
+    apply: Apply | WithMessages
     notes: tuple[str, ...] = ()
     confirm: str = ""
+
+    def question(self, cluster: Cluster) -> Apply:
+        """Return what carries the plan out, as a question to the person's cluster of now."""
+        apply = self.apply
+        return partial(apply.work, cluster) if isinstance(apply, WithMessages) else apply
 
     def is_confirmed_by(self, typed: str) -> bool:
         """Return whether a person has typed the name that stands for the loss."""

@@ -87,10 +87,13 @@ async def scan(
     *,
     question: tuple[str, ...] = (),
     limits: Limits | None = None,
+    report: Callable[[Scan], None] | None = None,
+    kept_ms: int | None = None,
 ) -> Scan:
     """Search a part of a topic, and return the page. Raises BadRequest for a wrong filter, PymqError.
 
-    ``takes``: a further condition, of which ``question`` says all that matters.
+    ``takes``: a further condition, of which ``question`` says all that matters. ``report``: gets what is found so far,
+    unless the same search is on its way already. ``kept_ms``: the age up to which an earlier answer is taken.
     """
     selection, bodies = filters.selection()
     limits = limits or LIMITS
@@ -101,13 +104,17 @@ async def scan(
             ranges = {queue: _up_to(each, span.at.get(queue)) for queue, each in ranges.items()}
         parts = QueueParts(cluster.reader.pull, selection, to_row, lambda one: span.takes(one) and takes(one))
         block = max(FIRST_BLOCK_MIN, limits.found_max // max(1, len(ranges)) + 1)
-        found = await BackwardSearch(parts, clock, limits, block).find(ranges)
-        notes = {"sql": "; ".join(bodies.notes)} if bodies.notes else {}
-        return _scan(found, span, bodies.unread_count, selection.failed_count, notes)
+
+        def scanned(found: Found[Row], *, is_whole: bool) -> Scan:
+            notes = {"sql": "; ".join(bodies.notes)} if bodies.notes else {}
+            return _scan(found, span, bodies.unread_count, selection.failed_count, notes, is_whole=is_whole)
+
+        reporting = None if report is None else lambda found: report(scanned(found, is_whole=False))
+        return scanned(await BackwardSearch(parts, clock, limits, block, reporting).find(ranges), is_whole=True)
 
     place = (span.topic, span.begin_ms, span.end_ms, encode_position(span.at or {}), span.scanned)
     key = ("scan", place, limits, question, *filters.given.items())
-    return await cluster.ask(key, ask)
+    return await cluster.ask(key, ask, kept_ms=kept_ms)
 
 
 def _up_to(whole: Range, end: int | None) -> Range:
@@ -115,10 +122,13 @@ def _up_to(whole: Range, end: int | None) -> Range:
     return Range(whole.first, whole.first if end is None else max(whole.first, min(end, whole.end)))
 
 
-def _scan(found: Found[Row], span: Span, unread_bodies: int, unfiltered: int, notes: dict[str, str]) -> Scan:
+def _scan(
+    found: Found[Row], span: Span, unread_bodies: int, unfiltered: int, notes: dict[str, str], *, is_whole: bool
+) -> Scan:
+    """Return the page of what was found. ``is_whole``: the search has ended, where it is now."""
     scanned = span.scanned + found.scanned
     failed = {queue.broker_name: why for queue, why in found.failed.items()}
-    goes_on = found.stop is not None or bool(found.failed)
+    goes_on = not is_whole or found.stop is not None or bool(found.failed)
     return Scan(
         found.rows,
         scanned,

@@ -6,13 +6,14 @@ from typing import Any, Final
 
 from pymq.client import MessageQueue, StoredMessage
 from pymq.client.admin import Admin
+from pymq.console.messages.export import LIMITS_TEXT, Cut, Lines, download, file_of
 from pymq.console.messages.filters import FIELDS, Filters, time_of
 from pymq.console.messages.message import NO_BODIES
 from pymq.console.messages.positions import POSITION_LENGTH_MAX, decode_position
 from pymq.console.messages.rows import message_row
 from pymq.console.messages.scan import FOUND_MAX, SCANNED_MAX, TIME_MAX_MS, Scan, Span, scan
 from pymq.console.pages.links import message_path
-from pymq.console.pages.page import Page, Visit
+from pymq.console.pages.page import Download, NotShown, Page, Visit
 from pymq.console.pages.sections import Column, Kind, Table
 from pymq.errors import NotFoundError
 from pymq.model.names import RETRY_TOPIC_LENGTH_MAX
@@ -88,23 +89,53 @@ async def _with_id_or_key(visit: Visit, text: str, topic: str) -> list[StoredMes
     return found[::-1]
 
 
-async def _scanned(visit: Visit, topic: str, filters: Filters, shown: dict[str, Any]) -> Page:
-    now_ms = visit.clock.now_ms()
-    begin_ms = time_of(visit.parameters, "from", now_ms)
-    end_ms = time_of(visit.parameters, "to", now_ms)
+async def messages_file(visit: Visit) -> Download:
+    """Return what a search finds as a file of JSON lines. Raises NotShown, BadRequest, NotFoundError."""
+    parameters = visit.parameters
+    text = parameters.text("q", "", length_max=TEXT_LENGTH_MAX).strip()
+    topic = parameters.text("topic", length_max=RETRY_TOPIC_LENGTH_MAX).strip()
+    if not visit.shows_bodies:
+        raise NotShown("export", NO_BODIES)
+    filters = Filters.of(parameters, shows_bodies=True)
+    if not text:
+        return await file_of(visit, "messages", span_of(visit, topic, visit.clock.now_ms()), filters)
+    lines = Lines(visit.cluster.reader.pull, visit.clock, 0)
+    for found in reversed(await _with_id_or_key(visit, text, topic)):
+        lines.add(found)
+    return download("messages", lines, Cut.found if len(lines.all) >= KEY_COUNT_MAX else None)
+
+
+def span_of(visit: Visit, topic: str, now_ms: int) -> Span:
+    """Return the part of a topic that the address means."""
     position = visit.parameters.text("at", "", length_max=POSITION_LENGTH_MAX)
     scanned = visit.parameters.number("scanned", 0, minimum=0, maximum=SCANNED_NUMBER_MAX)
-    begun_ms = visit.parameters.number("begun", now_ms, minimum=0, maximum=TIME_MS_MAX)
     at: dict[MessageQueue, int] | None = decode_position("at", topic, position) if position else None
-    span = Span(topic, begin_ms, end_ms, at, scanned)
+    begin_ms, end_ms = (time_of(visit.parameters, name, now_ms) for name in ("from", "to"))
+    return Span(topic, begin_ms, end_ms, at, scanned)
+
+
+def begun_of(visit: Visit, now_ms: int) -> int:
+    """Return when the search of the address began."""
+    return visit.parameters.number("begun", now_ms, minimum=0, maximum=TIME_MS_MAX)
+
+
+def fixed_times(span: Span, begun_ms: int) -> dict[str, Any]:
+    """Return the parameters of a search that goes on: spans such as -1h would move with each page."""
+    times = {name: ms for name, ms in (("from", span.begin_ms), ("to", span.end_ms)) if ms is not None}
+    return {"begun": begun_ms, **times}
+
+
+async def _scanned(visit: Visit, topic: str, filters: Filters, shown: dict[str, Any]) -> Page:
+    now_ms = visit.clock.now_ms()
+    begun_ms = begun_of(visit, now_ms)
+    span = span_of(visit, topic, now_ms)
+    begin_ms, end_ms = span.begin_ms, span.end_ms
     found = await scan(
         visit.cluster, visit.clock, span, filters, lambda one: message_row(one, shows_bodies=visit.shows_bodies)
     )
     data = {"topic": topic, **found.record(), "from_ms": begin_ms, "to_ms": end_ms}
     table = Table(f"Messages of {topic}", COLUMNS, found.rows, _empty(found, bool(filters.given)))
-    goes_on = {"at": found.position, "scanned": found.scanned, "begun": begun_ms}
-    # Spans such as -1h would move with each page.
-    goes_on |= {name: ms for name, ms in (("from", begin_ms), ("to", end_ms)) if ms is not None}
+    goes_on = fixed_times(span, begun_ms) | {"at": found.position, "scanned": found.scanned}
     return _page(
         visit,
         data,
@@ -129,7 +160,7 @@ def _page(
     missing: dict[str, str] | None = None,
 ) -> Page:
     defaults: dict[str, Any] = {"sections": [], "scan": None, "goes_on": None, "why_stopped": "", "to_ms": None}
-    more = {"shows_bodies": visit.shows_bodies}
+    more = {"shows_bodies": visit.shows_bodies, "export_limits": LIMITS_TEXT}
     return Page(
         "Messages", "messages.html", data, command, defaults | shown | more, (missing or {}) | visit.cluster.unreached
     )

@@ -51,6 +51,15 @@ class Visit:
     settling: Settling | None = None
 
 
+class Pipe(str):
+    """The sign between two commands, which no shell takes for a word."""
+
+    __slots__ = ()
+
+
+PIPE: Final = Pipe("|")
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """One page.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from pymq.console.pages.links import (
     tail_path,
     topic_path,
 )
+from pymq.console.pages.page import Pipe
 from pymq.printable import printable
 
 UNKNOWN: Final = "\u2013"
@@ -45,7 +47,7 @@ def make_environment() -> Environment:
         "hour": hour_text,
         "short": short_text,
         "lines": lines_text,
-        "shell": shlex.join,
+        "shell": shell_text,
     }
     environment.globals |= {
         "topic_path": topic_path,
@@ -68,6 +70,11 @@ def lines_text(value: str) -> Markup:
     """Return a text of several lines for a ``pre`` element. Ends of lines and tabs stay, other controls are shown."""
     lines = value.replace("\r\n", "\n").split("\n")
     return Markup("\n").join(Markup("\t").join(escape(printable(part)) for part in line.split("\t")) for line in lines)
+
+
+def shell_text(words: Sequence[str]) -> str:
+    """Return a command line for a shell: words in quotes where they need some, and pipes between commands."""
+    return " ".join(word if isinstance(word, Pipe) else shlex.quote(word) for word in words)
 
 
 def number_text(value: float | None, digits: int = 0) -> str:

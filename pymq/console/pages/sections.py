@@ -27,6 +27,7 @@ class Kind(StrEnum):
     names = "names"  # a list of texts
     flag = "flag"
     link = "link"  # the column's path leads to a page
+    choice = "choice"  # a box of the form "choosing", which adds the value to its field "chosen"
 
 
 @dataclass(frozen=True, slots=True)

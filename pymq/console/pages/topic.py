@@ -89,4 +89,9 @@ async def topic(visit: Visit) -> Page:
 
 def _changes(name: str) -> list[tuple[str, str]]:
     path = topic_path(name)
-    return [("Change it", f"{path}/update"), ("Shrink it", f"{path}/shrink"), ("Delete it", f"{path}/delete")]
+    return [
+        ("Send", f"{path}/send"),
+        ("Change it", f"{path}/update"),
+        ("Shrink it", f"{path}/shrink"),
+        ("Delete it", f"{path}/delete"),
+    ]

@@ -5,8 +5,7 @@
   const state = document.getElementById("tail-state");
   if (!place || !window.EventSource) return;
   const rowsMax = Number(place.dataset.rows);
-  const names = ["store_time", "broker", "queue", "offset", "tags", "keys", "body_begin"];
-  const labels = ["Stored", "Broker", "Queue", "Offset", "Tag", "Keys", "Body"];
+  const { number, visible } = pymqRows;
   let paused = false;
   let skipped = 0;
   const since = new Date().toISOString().slice(11, 19);
@@ -26,50 +25,6 @@
     state.textContent = text;
   }
 
-  function visible(text) {
-    return text.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, (one) => "\\u" + one.codePointAt(0).toString(16).padStart(4, "0"));
-  }
-
-  function body() {
-    let found = document.querySelector("#main table tbody");
-    if (found) return found;
-    const table = document.createElement("table");
-    const head = table.createTHead().insertRow();
-    for (const label of labels) {
-      const cell = document.createElement("th");
-      cell.scope = "col";
-      cell.textContent = label;
-      head.append(cell);
-    }
-    found = table.createTBody();
-    const empty = document.querySelector("#main .empty");
-    if (empty) empty.replaceWith(table);
-    else place.after(table);
-    return found;
-  }
-
-  function row(record) {
-    const line = document.createElement("tr");
-    names.forEach((name, at) => {
-      const cell = document.createElement(at ? "td" : "th");
-      cell.dataset.name = labels[at];
-      if (!at) cell.scope = "row";
-      if (name === "queue" || name === "offset") cell.className = "n";
-      const value = record[name];
-      const text = value === null ? "\u2013" : visible(typeof value === "number" ? value.toLocaleString("en-US") : String(value));
-      if (at) cell.textContent = text;
-      else {
-        const link = document.createElement("a");
-        link.href = place.dataset.base + record.path;
-        link.textContent = text;
-        cell.append(link);
-      }
-      line.append(cell);
-    });
-    return line;
-  }
-
-  const number = (count) => count.toLocaleString("en-US");
   const source = new EventSource(place.dataset.events);
   source.addEventListener("open", () => say(`live since ${since} UTC`));
   source.addEventListener("round", (event) => {
@@ -80,8 +35,8 @@
       say(`paused: ${number(skipped)} messages came, and are not shown`);
       return;
     }
-    const rows = body();
-    for (const record of found.rows) rows.prepend(row(record));
+    const rows = pymqRows.table(place);
+    for (const record of found.rows) rows.prepend(pymqRows.row(record, place.dataset.base));
     while (rows.rows.length > rowsMax) rows.lastElementChild.remove();
     const failed = Object.entries(found.failed).map(([broker, why]) => `; ${visible(broker)} can't be read: ${visible(why)}`);
     const more = hidden ? `, ${number(hidden)} more not shown (too many)` : "";

@@ -31,6 +31,10 @@ class Parameters:
         for name, value in fields:
             self._fields.setdefault(name, []).append(value)
 
+    def has(self, name: str) -> bool:
+        """Return whether a field is there, be it empty."""
+        return name in self._fields
+
     def text(self, name: str, default: str | None = None, *, length_max: int = TEXT_LENGTH_MAX) -> str:
         """Return a text without NUL. A field without a default must be there."""
         values = self._fields.get(name, [])

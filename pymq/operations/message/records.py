@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import difflib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -12,10 +13,11 @@ import msgspec
 from pymq.errors import UsageError
 from pymq.model import sysflag
 from pymq.model.message import Message
-from pymq.model.properties import RESERVED, SHARDING_KEY, UNIQ_KEY
+from pymq.model.properties import RESEND, RESERVED, SHARDING_KEY
 from pymq.model.record import StoredMessage
 from pymq.operations.message.content import ReadBody, content
 from pymq.operations.times import iso_time
+from pymq.printable import printable_json
 
 BASE64 = "base64"
 COMPRESSED = "base64 of the compressed body"
@@ -89,6 +91,15 @@ def plain_record(message: StoredMessage, read: ReadBody = content) -> dict[str, 
     return record | {"body": msgspec.json.decode(record["body"].encode())}
 
 
+def json_line(message: StoredMessage, read: ReadBody = content) -> bytes:
+    """Return the JSON object of :func:`message_record` on one line, with the body last."""
+    record = message_record(message, read)
+    body = record.pop("body")
+    head = json.dumps(record, ensure_ascii=False)
+    line = f'{head[:-1]}, "body": {body}}}'
+    return f"{printable_json(line)}\n".encode()
+
+
 def _json_text(raw: bytes) -> str | None:
     """Return the body as JSON text on one line if it is an object or an array, else None."""
     stripped = raw.strip()
@@ -100,6 +111,11 @@ def _json_text(raw: bytes) -> str | None:
         return stripped.decode().replace("\r", " ").replace("\n", " ")
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
+
+
+def own_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties that an application gave: none of RocketMQ's, and no producer's mark of a new attempt."""
+    return {name: value for name, value in properties.items() if name not in RESERVED and name != RESEND}
 
 
 class _JsonMessage(msgspec.Struct):
@@ -167,7 +183,7 @@ def message_in_lane(topic: str, line: bytes) -> tuple[Message, str]:
         body,
         tags=parsed.tags,
         keys=parsed.keys,
-        properties={name: value for name, value in parsed.properties.items() if name not in RESERVED | {UNIQ_KEY}},
+        properties=own_properties(parsed.properties),
         delay_level=parsed.delay_level,
     )
     place = f"{parsed.broker}/{parsed.queue}" if parsed.queue is not None else ""

@@ -129,12 +129,21 @@ class _Lane(Generic[T]):
 class BackwardSearch(Generic[T]):
     """One bounded search through some queues, from their ends backwards."""
 
-    def __init__(self, parts: Parts[T], clock: Clock, limits: Limits, block_count: int = BLOCK_COUNT) -> None:
-        """``block_count``: the number of messages in the first block of each queue."""
+    def __init__(
+        self,
+        parts: Parts[T],
+        clock: Clock,
+        limits: Limits,
+        block_count: int = BLOCK_COUNT,
+        report: Callable[[Found[T]], None] | None = None,
+    ) -> None:
+        """``block_count``: the number of messages in the first block of each queue. ``report``: gets what is found so
+        far, before each read."""
         self._parts = parts
         self._clock = clock
         self._limits = limits
         self._block_count = block_count
+        self._report = report
 
     async def find(self, ranges: Mapping[MessageQueue, Range]) -> Found[T]:
         """Return the matches. Errors of a queue are in the result, and leave the queue where it is."""
@@ -154,6 +163,8 @@ class BackwardSearch(Generic[T]):
                 rows.append(newest.hits.pop().row)
             elif (stop := self._spent(lanes, begun_ms)) is None:
                 unread.sort(key=lambda lane: (lane.bound_ms is not None, -(lane.bound_ms or 0)))
+                if self._report is not None:
+                    self._report(self._found(list(rows), lanes, None))
                 await asyncio.gather(*map(self._read_block, unread[:QUEUES_AT_ONCE]))
         return self._found(rows, lanes, stop)
 

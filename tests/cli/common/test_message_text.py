@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pymq.cli.common.message_text import (
-    json_line,
     message_stream,
     raw_line,
     text_line,
@@ -19,6 +18,7 @@ from pymq.model.compression import compress_body
 from pymq.model.hosts import pack_host
 from pymq.model.properties import encode_properties
 from pymq.model.record import StoredMessage, decode_record, encode_record
+from pymq.operations.message.records import json_line
 
 
 def stored(body: bytes, properties: dict[str, str] | None = None, *, sys_flag: int = 0) -> StoredMessage:

@@ -11,6 +11,7 @@ import pytest
 from pymq.clock import ManualClock
 from pymq.console.asking.cluster import (
     AT_ONCE,
+    HOLDERS_AT_ONCE,
     KEPT_COUNT_MAX,
     KEPT_MS,
     KEPT_TIMES,
@@ -18,7 +19,7 @@ from pymq.console.asking.cluster import (
     Cluster,
     noting_age,
 )
-from pymq.errors import UnreachableError
+from pymq.errors import UnreachableError, UsageError
 from pymq.operations.asking.retried import RETRY_AFTER_MS
 
 
@@ -206,3 +207,72 @@ def test_the_last_use_is_known(step_ms: int) -> None:
         assert world.cluster.used_ms == step_ms
 
     run(work)
+
+
+class FakeProducer:
+    """A producer that knows whether it runs."""
+
+    def __init__(self) -> None:
+        self.is_running = False
+
+    async def __aenter__(self) -> FakeProducer:
+        self.is_running = True
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self.is_running = False
+
+
+def test_few_works_of_all_persons_hold_bodies_at_once() -> None:
+    async def work() -> None:
+        gate, free = asyncio.Semaphore(HOLDERS_AT_ONCE), asyncio.Event()
+        running = most = 0
+        clusters = [Cluster(FakeAdmin(), ManualClock(), holding=gate) for _ in range(3)]  # type: ignore[arg-type]
+
+        async def hold(cluster: Cluster) -> None:
+            nonlocal running, most
+            async with cluster.holding():
+                assert cluster.is_asking
+                running += 1
+                most = max(most, running)
+                await free.wait()
+                running -= 1
+
+        tasks = [asyncio.ensure_future(hold(cluster)) for cluster in clusters for _ in range(HOLDERS_AT_ONCE)]
+        await asyncio.sleep(0)
+        assert running == HOLDERS_AT_ONCE
+        free.set()
+        await asyncio.gather(*tasks)
+        assert most == HOLDERS_AT_ONCE and not any(cluster.is_asking for cluster in clusters)
+
+    asyncio.run(work())
+
+
+def test_a_producer_runs_during_its_block_and_holds_bodies() -> None:
+    async def work() -> None:
+        made: list[FakeProducer] = []
+        gate = asyncio.Semaphore(1)
+
+        def make() -> Any:
+            made.append(FakeProducer())
+            return made[-1]
+
+        cluster = Cluster(FakeAdmin(), ManualClock(), make_producer=make, holding=gate)  # type: ignore[arg-type]
+        async with cluster.producer():
+            assert made[0].is_running and gate.locked() and cluster.is_asking
+        assert not made[0].is_running and not gate.locked() and not cluster.is_asking
+        with pytest.raises(RuntimeError):
+            async with cluster.producer():
+                raise RuntimeError
+        assert not made[1].is_running and not gate.locked()
+
+    asyncio.run(work())
+
+
+def test_a_console_that_only_looks_has_no_producer() -> None:
+    async def work() -> None:
+        with pytest.raises(UsageError, match="sends no messages"):
+            async with World().cluster.producer():
+                pass
+
+    asyncio.run(work())

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from pymq.client import PullConsumer
 from pymq.clock import Clock, SystemClock
 from pymq.console.serve import ConsoleSettings, running
 from pymq.testing.broker import TestBroker
@@ -28,11 +29,15 @@ class Desk:
         """Open a form, and return its token; that of the form before for a page without one."""
         head, body = await self.browser.get(path)
         assert head.startswith(b"HTTP/1.1 200"), body
-        if found := re.search(rb"set-cookie: ([^;]+)", head):
-            self.browser.cookie = found[1].decode()
+        self.keep_cookie(head)
         if b'name="token"' in body:
             self._token = self.token(body)
         return self._token
+
+    def keep_cookie(self, head: bytes) -> None:
+        """Keep the cookie of an answer, if it has one."""
+        if found := re.search(rb"set-cookie: ([^;]+)", head):
+            self.browser.cookie = found[1].decode()
 
     @staticmethod
     def token(body: bytes) -> str:
@@ -46,6 +51,10 @@ class Desk:
 
     async def send(self, path: str, **fields: str) -> tuple[int, str]:
         """Send fields, and return the status and the text of the page that they lead to."""
+        return await self.send_all(path, list(fields.items()))
+
+    async def send_all(self, path: str, fields: list[tuple[str, str]]) -> tuple[int, str]:
+        """Send fields as :meth:`send`, some perhaps several times."""
         head, body = await self.browser.get(path, fields)
         if found := re.search(rb"location: /at/default/(\S+)", head):
             head, body = await self.browser.get(found[1].decode())
@@ -65,6 +74,14 @@ class Desk:
         assert status == 200, text
         return text
 
+    def reader(self) -> PullConsumer:
+        """Return a consumer to start, which reads the broker's queues."""
+        return PullConsumer("desk", namesrv=self.broker.namesrv)
+
+    def audit_text(self) -> str:
+        """Return the whole audit."""
+        return (self._audit / "audit.log").read_text()
+
     def audit(self) -> list[tuple[str, str, str]]:
         """Return action, subject and result of each attempt."""
         file = self._audit / "audit.log"
@@ -79,13 +96,18 @@ def with_desk(
     *,
     allow_changes: bool = True,
     clock: Clock | None = None,
+    shows_bodies: bool = True,
 ) -> None:
     """Run ``work`` with a console of the broker."""
 
     @asynccontextmanager
     async def desk() -> AsyncIterator[Desk]:
         settings = ConsoleSettings(
-            {"default": (broker.namesrv,)}, port=0, allow_changes=allow_changes, audit_directory=str(audit)
+            {"default": (broker.namesrv,)},
+            port=0,
+            allow_changes=allow_changes,
+            audit_directory=str(audit),
+            shows_bodies=shows_bodies,
         )
         async with running(settings, clock or SystemClock()) as console:
             yield Desk(Browser(console.url), broker, audit)

@@ -15,7 +15,7 @@ from pymq.security.credentials import Credentials
 from tests.console.asgi import Answer, asked
 
 CONTEXT: Final = "prod"
-STREAM: Final = "topics/{topic}/tail/events"
+STREAMS: Final = ("topics/{topic}/tail/events", "messages/events")
 ROUTES: Final = (*PAGES, "about")
 # What stands in the addresses. The id is the place of a topic's first message.
 NAMES: Final = {
@@ -35,6 +35,16 @@ def address_of(route: str, **names: str) -> str:
         path = path.replace(part, value)
     assert "{" not in path, f"name what stands in {path}"
     return path
+
+
+def query_of(path: str) -> str:
+    """Return the query without which an address has nothing to show."""
+    return "topic=orders" if path in ("messages/events", "messages/export") else ""
+
+
+def is_download(path: str) -> bool:
+    """Return whether an address leads to a file, and to JSON only when there is none."""
+    return path.endswith(("/body", "/export"))
 
 
 def addresses() -> Iterator[tuple[str, str]]:

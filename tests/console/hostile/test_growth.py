@@ -18,7 +18,7 @@ from pymq.testing.broker import TestBroker
 from tests.console.hostile.liar import Liar, truth
 from tests.console.hostile.lies import closes
 from tests.console.hostile.processes import CONTEXT, MIB, ConsoleProcess
-from tests.console.hostile.site import STREAM, addresses, site
+from tests.console.hostile.site import STREAMS, addresses, query_of, site
 
 ROUNDS: Final = int(os.environ.get("PYMQ_CONSOLE_ROUNDS", "12"))
 # What grows in the first rounds is caches, and rings of the last hour.
@@ -31,9 +31,9 @@ TAILS: Final = 5
 
 async def pages(console: ConsoleProcess) -> None:
     for route, path in addresses():
-        if route != STREAM:
-            await console.get(path)
-            await console.get(path, "format=json")
+        if route not in STREAMS:
+            await console.get(path, query_of(path))
+            await console.get(path, f"format=json&{query_of(path)}")
 
 
 async def tails(console: ConsoleProcess) -> None:
@@ -119,13 +119,13 @@ def test_no_task_is_left_behind() -> None:
     async def work(broker: TestBroker) -> None:
         async with site(broker.namesrv) as found:
             for _, path in addresses():
-                await found.get(path)
+                await found.get(path, query_of(path))
             await asyncio.sleep(0)
             before = len(asyncio.all_tasks())
             for _ in range(5):
                 for _, path in addresses():
-                    await found.get(path)
-                    leaving = asyncio.ensure_future(found.get(path))
+                    await found.get(path, query_of(path))
+                    leaving = asyncio.ensure_future(found.get(path, query_of(path)))
                     await asyncio.sleep(0)
                     leaving.cancel()
                     await asyncio.gather(leaving, return_exceptions=True)

@@ -20,7 +20,7 @@ from pymq.wire.command import Command, encode_command
 from tests.console.hostile.liar import Liar, Say, truth
 from tests.console.hostile.lies import LIES
 from tests.console.hostile.processes import MIB, ConsoleProcess
-from tests.console.hostile.site import STREAM, addresses
+from tests.console.hostile.site import STREAMS, addresses, is_download, query_of
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
 
@@ -93,13 +93,13 @@ def until_well(world: World) -> None:
 
 async def ask(world: World, path: str) -> tuple[str, int, dict[str, object], float]:
     begun_s = time.monotonic()
-    status, body = await world.console.get(path, "format=json")
-    found = json.loads(body) if not path.endswith("body") or status != 200 else {"missing": "a download"}
+    status, body = await world.console.get(path, f"format=json&{query_of(path)}")
+    found = {"missing": "a download"} if is_download(path) and status == 200 else json.loads(body)
     return path, status, found, time.monotonic() - begun_s
 
 
 async def ask_all(world: World) -> list[tuple[str, int, dict[str, object], float]]:
-    return await asyncio.gather(*(ask(world, path) for route, path in addresses() if route != STREAM))
+    return await asyncio.gather(*(ask(world, path) for route, path in addresses() if route not in STREAMS))
 
 
 LIED = [

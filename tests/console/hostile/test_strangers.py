@@ -8,7 +8,7 @@ from pymq.client import Admin
 from pymq.model.tables import TopicConfig
 from pymq.testing.broker import TestBroker
 from tests.console.history.test_with_broker import ADMIN, READER, secured
-from tests.console.hostile.site import addresses, site
+from tests.console.hostile.site import addresses, query_of, site
 
 __all__ = ["secured"]  # a fixture
 
@@ -25,7 +25,7 @@ def test_every_page_leads_a_stranger_to_the_log_in(secured: TestBroker) -> None:
     async def work() -> dict[str, int]:
         await make_dead_letters(secured)
         async with site(secured.namesrv) as found:
-            return {path: (await found.get(path)).status for _, path in addresses()}
+            return {path: (await found.get(path, query_of(path))).status for _, path in addresses()}
 
     found = asyncio.run(work())
     assert {path for path, status in found.items() if status != 303} == OPEN

@@ -10,6 +10,7 @@ from pymq.console.messages import bodies, dead_letters, message, rows, scan, tai
 from pymq.console.messages.bodies import BodyView
 from pymq.console.messages.filters import Bodies, Filters
 from pymq.console.messages.following import Follower
+from pymq.console.messages.progress import Progress
 from pymq.console.messages.scan import Span
 from pymq.console.pages import rendering
 from pymq.console.web.streams import EventAnswer, Stream, Streams
@@ -185,4 +186,22 @@ TAIL_BUGS = [
     ),
 ]
 
-BUGS = [*SEARCH_BUGS, *MESSAGE_BUGS, *TAIL_BUGS]
+PROGRESS_BUGS = [
+    Bug(
+        "a-search-that-is-stopped-begins-anew",
+        Text(scan._scan, "not is_whole or ", ""),
+        ("test_progress.test_rows_come_once_and_a_search_that_is_stopped_goes_on_behind_them",),
+    ),
+    Bug(
+        "rows-come-again",
+        Text(Progress._said, "found.rows[self._shown_count :]", "found.rows"),
+        ("test_progress.test_a_row_is_said_once",),
+    ),
+    Bug(
+        "a-page-that-searches-again",
+        Text(Progress._query, "fixed_times(self._span, self._begun_ms) | changes", "changes"),
+        ("test_progress.test_a_quick_search_leads_to_its_page_which_asks_no_more",),
+    ),
+]
+
+BUGS = [*SEARCH_BUGS, *MESSAGE_BUGS, *TAIL_BUGS, *PROGRESS_BUGS]

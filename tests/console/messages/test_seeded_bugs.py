@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from tests.console.messages import (
     test_dead_letters,
     test_following,
     test_message,
+    test_progress,
     test_rows,
     test_search,
     test_tail,
@@ -35,7 +37,7 @@ MODULES: dict[str, Any] = {"test_blocks": test_blocks} | {
     module.__name__.rpartition(".")[2]: module
     for module in (
         *(test_bodies, test_dead_letters, test_following, test_lookup, test_message, test_reader, test_readers),
-        *(test_rows, test_search, test_streams, test_tail, test_timeline),
+        *(test_progress, test_rows, test_search, test_streams, test_tail, test_timeline),
     )
 }
 
@@ -60,5 +62,6 @@ def _run(suite: str) -> None:
         world.environment.cache_clear()  # it holds functions of rendering
         follow(module, patch)
         test = getattr(owner, name)
+        fixtures = {"monkeypatch": patch} if "monkeypatch" in inspect.signature(test).parameters else {}
         for arguments in arguments_of(test):
-            test(**arguments)
+            test(**fixtures, **arguments)

@@ -31,6 +31,9 @@ def broker() -> Iterator[TestBroker]:
         yield servers
 
 
+Form = dict[str, str] | list[tuple[str, str]]
+
+
 class Browser:
     """Asks one console over sockets."""
 
@@ -52,9 +55,7 @@ class Browser:
         head, _ = await self.get("logout", {"token": token})
         assert head.startswith(b"HTTP/1.1 303")
 
-    async def open(
-        self, path: str, form: dict[str, str] | None = None
-    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def open(self, path: str, form: Form | None = None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Send a request, and return where its answer comes from."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
         body = b"" if form is None else urlencode(form).encode()
@@ -64,7 +65,7 @@ class Browser:
         writer.write(head.encode() + body)
         return reader, writer
 
-    async def get(self, path: str, form: dict[str, str] | None = None) -> tuple[bytes, bytes]:
+    async def get(self, path: str, form: Form | None = None) -> tuple[bytes, bytes]:
         """Return head and body of an answer."""
         reader, writer = await self.open(path, form)
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pymq.console.pages.page import PIPE
 from pymq.console.pages.rendering import (
     SHORT_COUNT_MAX,
     UNKNOWN,
@@ -76,3 +77,9 @@ def test_lines_of_a_text_stay_lines_and_what_they_hold_is_escaped() -> None:
 def test_a_command_is_quoted_for_a_shell() -> None:
     template = make_environment().from_string("{{ command|shell }}")
     assert template.render(command=("topic", "describe", "a; rm -rf ~")) == "topic describe &#39;a; rm -rf ~&#39;"
+
+
+def test_a_command_is_one_for_a_shell() -> None:
+    template = make_environment().from_string("{{ command|shell }}")
+    command = ("message", "get", "a b", PIPE, "pymq", "send", "|")
+    assert template.render(command=command) == "message get &#39;a b&#39; | pymq send &#39;|&#39;"

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pymq.cli.common.message_text import json_line
 from pymq.errors import UsageError
 from pymq.model.compression import compress_body
 from pymq.model.properties import RESERVED
-from pymq.operations.message.records import LINE_MEMBERS, message_from_json, message_in_lane, message_record
+from pymq.operations.message.records import LINE_MEMBERS, json_line, message_from_json, message_in_lane, message_record
 from tests.cli.common.test_message_text import stored
 
 # Property names and values as brokers store them: text without the two separators, and no name twice.
