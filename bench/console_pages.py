@@ -11,6 +11,7 @@ from urllib.request import urlopen
 
 from bench import process
 from bench.cases import Figure
+from bench.console_beside import sends_beside
 from bench.rows import fill, loop_s
 from bench.standalone import PyMQBroker
 
@@ -74,6 +75,9 @@ def console_pages(server: PyMQBroker, topic_count: int, group_count: int, *, is_
                 if not is_large or page in LISTS:
                     figures += _page(ready, f"{name}, {page}", path, is_large=is_large)
             figures += _samples(name, server.broker_pid, console.pid)
+            if not is_large:
+                paths = list(PAGES.values())
+                figures += sends_beside(name, server, console.pid, ready["console"], paths)
             later_mib = process.resident_bytes(console.pid) / MIB
             target_mib = LARGE_TARGET_MIB if is_large else LATER_TARGET_MIB
             return [*figures, Figure(f"{name}: memory at the end", later_mib, "MiB", target_mib)]

@@ -16,7 +16,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp
 
 from pymq.clock import Clock
-from pymq.console.asking.cluster import Cluster, noting_age
+from pymq.console.asking.cluster import Cluster, Oldest, noting_age
 from pymq.console.asking.clusters import BusyError, Clusters
 from pymq.console.changes.flow import Changes
 from pymq.console.history.checkup import Checkup
@@ -184,7 +184,7 @@ class Answers:
             headers = {"content-disposition": f'attachment; filename="{page.name}"'}
             return Response(page.content, headers=headers, media_type=BYTES)
         try:
-            return self.answer(200, around, page, age_ms=oldest.age_ms)
+            return self.answer(200, around, page, oldest)
         except Exception as error:  # a template that does not fit its page
             log.exception("the page %s", around.section)
             return self.problem(around, error)
@@ -249,10 +249,11 @@ class Answers:
         )
         return self.answer(status, around, page)
 
-    def answer(self, status: int, around: Around, page: Page, *, age_ms: int = 0) -> Response:
-        """Return the answer with a page. ``age_ms``: of the oldest answer of the cluster that it is made of."""
+    def answer(self, status: int, around: Around, page: Page, oldest: Oldest | None = None) -> Response:
+        """Return the answer with a page. ``oldest``: the oldest answer of the cluster that it is made of."""
+        oldest = oldest or Oldest()
         now_ms = self.shell.clock.now_ms()
-        as_of_ms = now_ms - age_ms
+        as_of_ms = now_ms - oldest.age_ms
         if around.format == "json":
             body = {**page.data, "asOfMs": as_of_ms, "missing": page.missing}
             # Names may hold lone surrogates, which only an escape can carry.
@@ -268,6 +269,7 @@ class Answers:
             "navigation": self._navigation,
             "now_ms": now_ms,
             "as_of_ms": as_of_ms,
+            "is_renewed": oldest.is_renewed,
             "allow_changes": self.shell.changes is not None,
             "static": lambda name: f"/static/{self.shell.static.name_of(name)}",
             "at": lambda path: f"{base}/{path}",

@@ -23,6 +23,7 @@ CLIENTS = gauge("pymq_console_clients", "People with connections to a cluster, n
 QUESTIONS = counter(
     "pymq_console_questions_total", "Questions that clusters were asked; those answered from memory are not counted."
 )
+KEPT = gauge("pymq_console_kept_answers_bytes", "Memory that kept answers of clusters take, about.", unit="bytes")
 STREAMS = gauge("pymq_console_streams", "Live pages that are open.")
 REFUSED_STREAMS = counter("pymq_console_streams_refused_total", "Live pages that were too many, of a person or in all.")
 
@@ -38,7 +39,7 @@ class ConsoleMetrics:
     clusters: Clusters
     streams: Streams
 
-    metrics = (INFO, ANSWERS, SESSIONS, FAILURES, CLIENTS, QUESTIONS, STREAMS, REFUSED_STREAMS)
+    metrics = (INFO, ANSWERS, SESSIONS, FAILURES, CLIENTS, QUESTIONS, KEPT, STREAMS, REFUSED_STREAMS)
     budget = None
 
     def labels(self) -> dict[str, str]:
@@ -59,5 +60,6 @@ class ConsoleMetrics:
         yield single(FAILURES, self.log_ins.failure_count)
         yield single(CLIENTS, len(self.clusters))
         yield single(QUESTIONS, self.clusters.question_count)
+        yield single(KEPT, self.clusters.room.held_bytes)
         yield single(STREAMS, len(self.streams))
         yield single(REFUSED_STREAMS, self.streams.refused_count)

@@ -8,6 +8,7 @@ fastjson writes a map by queue with whole JSON objects as keys; here those keys 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
@@ -423,6 +424,9 @@ BodyT = TypeVar("BodyT")
 
 # Enough for the statistics of a group with some ten thousand queues; a larger body would block the server for seconds.
 ODD_BODY_SIZE_MAX_BYTES = 4 * 1024 * 1024
+# How the text of a queue begins, as a key of strict JSON. Most bodies have none, and are decoded in one go.
+_QUEUE_AS_TEXT = b'"{'
+_decoders: dict[type[Any], msgspec.json.Decoder[Any] | None] = {}
 
 
 def decode_admin_body(cls: type[BodyT], body: bytes) -> BodyT:
@@ -432,12 +436,27 @@ def decode_admin_body(cls: type[BodyT], body: bytes) -> BodyT:
 
     Raises Refusal(SYSTEM_ERROR) naming the member that is missing or ill-typed.
     """
+    decoder = _decoder_of(cls)
+    if decoder is not None and _QUEUE_AS_TEXT not in body:
+        with suppress(msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+            decoded: BodyT = decoder.decode(body)
+            return decoded
     try:
         return msgspec.convert(
             _with_queue_keys(loads(body, odd_size_max_bytes=ODD_BODY_SIZE_MAX_BYTES)), cls, strict=False
         )
     except (JsonError, msgspec.ValidationError) as error:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"the body is not usable: {error}; correct that member") from error
+
+
+def _decoder_of(cls: type[Any]) -> msgspec.json.Decoder[Any] | None:
+    """Return what decodes strict JSON at once, None for a type that has queues as keys."""
+    if cls not in _decoders:
+        try:
+            _decoders[cls] = msgspec.json.Decoder(cls, strict=False)
+        except TypeError:
+            _decoders[cls] = None
+    return _decoders[cls]
 
 
 def encode_admin_body(body: msgspec.Struct) -> bytes:

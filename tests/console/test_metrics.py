@@ -34,6 +34,7 @@ def test_answers_sessions_failures_and_questions_are_counted() -> None:
         ("log_in_failures_total", 1),
         ("clients", 1),
         ("questions_total", 0),
+        ("kept_answers_bytes", 0),
         ("streams", 1),
     ):
         (reading,) = found[f"pymq_console_{name}"]

@@ -11,7 +11,7 @@ import pytest
 
 from tests.console import test_app, test_serve
 from tests.console.asking import test_cluster, test_clusters
-from tests.console.history import test_chart, test_pace, test_rings, test_section, test_sight, test_trend
+from tests.console.history import test_chart, test_pace, test_pairs, test_rings, test_section, test_sight, test_trend
 from tests.console.pages import (
     test_brokers,
     test_lists,
@@ -41,7 +41,17 @@ MODULES = {
         *(test_app, test_bodies, test_brokers, test_cluster, test_clusters, test_headers, test_lists, test_log_in),
         *(test_member, test_name_servers, test_origins, test_parameters, test_rendering, test_sections, test_serve),
         *(test_renewed_tls, test_sessions, test_topics, test_users, test_waits),
-        *(test_chart, test_overview, test_pace, test_rings, test_sampled, test_section, test_sight, test_trend),
+        *(
+            test_chart,
+            test_overview,
+            test_pace,
+            test_pairs,
+            test_rings,
+            test_sampled,
+            test_section,
+            test_sight,
+            test_trend,
+        ),
     )
 }
 

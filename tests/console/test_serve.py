@@ -8,7 +8,8 @@ import socket
 import pytest
 
 from pymq.clock import SystemClock
-from pymq.console.serve import ConsoleSettings, running
+from pymq.console.serve import running
+from pymq.console.settings import ConsoleSettings
 from pymq.errors import ConfigError
 
 NOWHERE = {"default": ("127.0.0.1:1",)}

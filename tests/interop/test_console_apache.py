@@ -14,7 +14,8 @@ import pytest
 
 from pymq.client import Admin, Message, Producer, PullConsumer
 from pymq.clock import SystemClock
-from pymq.console.serve import ConsoleSettings, running
+from pymq.console.serve import running
+from pymq.console.settings import ConsoleSettings
 from pymq.model.tables import SubscriptionGroupConfig
 from pymq.security.credentials import Credentials
 from tests.interop.support.apache import Apache4Server, ApacheServer

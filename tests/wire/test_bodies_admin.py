@@ -135,3 +135,38 @@ def test_unusable_bodies_are_refused(raw: bytes) -> None:
 def test_a_missing_field_is_named() -> None:
     with pytest.raises(Refusal, match="readQueueNums"):
         decode_header(headers.CreateTopicHeader, {"topic": "T", "writeQueueNums": "4", "perm": "6"})
+
+
+def slowly(cls: type[msgspec.Struct], body: bytes) -> Any:
+    """Decode without the quick way: another member makes the text of a queue a part of it."""
+    return bodies.decode_admin_body(cls, b'{"no member":{"{":0},' + body.lstrip()[1:])
+
+
+@pytest.mark.parametrize(
+    ("cls", "body"),
+    [
+        (
+            bodies.TopicConfigTable,
+            b'{"topicConfigTable":{"t":{"topicName":"t","perm":"6","order":"true","more":[{}]}}}',
+        ),
+        (bodies.TopicConfigTable, b'{"topicConfigTable":{"t":{"topicName":"t","readQueueNums":8.0}}}'),
+        (bodies.TopicConfigTable, b'{"topicConfigTable":{"t":{topicName:"t","attributes":{1:"a"}}}}'),
+        (bodies.GroupNames, b'{"groupList":["a","a\\ud800"]}'),
+        (bodies.GroupNames, b'{"groupList":["\\u007b"]}'),
+        (bodies.ConsumeStats, b'{"offsetTable":{},"consumeTps":"1.5"}'),
+    ],
+)
+def test_the_quick_way_gives_what_the_other_one_gives(cls: type[msgspec.Struct], body: bytes) -> None:
+    found: list[Any] = []
+    for decode in (bodies.decode_admin_body, slowly):
+        try:
+            found.append(decode(cls, body))
+        except Refusal as error:
+            found.append(str(error))
+    assert found[0] == found[1]
+
+
+def test_bodies_without_queues_are_decoded_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies, "loads", None)
+    table = bodies.decode_admin_body(bodies.TopicConfigTable, b'{"topicConfigTable":{"t":{"topicName":"t"}}}')
+    assert table.topic_config_table == {"t": TopicConfig(topic_name="t")}

@@ -116,7 +116,7 @@ class GroupRows:
 
         def take(topic: TopicConfig, ids: range, groups: list[str], found: Found) -> None:
             name = topic.topic_name
-            if with_readers:
+            if with_readers and len(topic_sums) <= ROWS_A_PAGE:  # else they do not fit, and are not given
                 topic_sums.setdefault(name, _TopicSum()).add(ids, groups, found)
             is_counted, is_first = not name.startswith(RETRY_PREFIX), not ids.start
             for group, (lag, committed, offsets, unknown) in zip(groups, found, strict=True):

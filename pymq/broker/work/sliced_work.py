@@ -24,7 +24,7 @@ Steps = Generator[None, None, T]
 # Runs a function on the loop after so many seconds.
 CallLater = Callable[[float, Callable[[], None]], object]
 
-SLICE_S = 0.005
+SLICE_S = 0.001
 REST_FACTOR = 1.0  # a rest takes as long as the slice before it: work takes at most half of the loop's time
 WAITING_COUNT_MAX = 64
 

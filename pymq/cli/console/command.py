@@ -24,7 +24,7 @@ from pymq.cli.output import print_json_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pymq.console.serve import ConsoleSettings
+    from pymq.console.settings import ConsoleSettings
     from pymq.net.tls import ServerTls
     from pymq.security.credentials import Credentials
 
@@ -76,6 +76,14 @@ def console(
             help="Schemas of bodies by topic: TOPIC.avsc (Avro), TOPIC.TYPE.desc (Protobuf).",
         ),
     ] = None,
+    memory_budget: Annotated[
+        str,
+        typer.Option(
+            "--memory-budget",
+            metavar="SIZE",
+            help="Most memory for charts, kept answers and live pages; at most a quarter of the machine's.",
+        ),
+    ] = "256MB",
     insecure: InsecureOption = False,
     metrics_port: MetricsPortOption = None,
     as_json: JsonOption = False,
@@ -89,9 +97,11 @@ def console(
     """
     from pymq.cli.common.context_file import broker_names, load_contexts
     from pymq.cli.common.servers import print_warnings, set_up_logging
-    from pymq.console.serve import ConsoleSettings
+    from pymq.console.memory import MemoryBudget
+    from pymq.console.settings import ConsoleSettings
     from pymq.errors import UsageError
     from pymq.net.runtime import run
+    from pymq.units import parse_size_bytes
 
     set_up_logging(log_level)
     if behind_proxy != bool(public_url):
@@ -116,6 +126,7 @@ def console(
         schemas=schemas,
         credentials=own_credentials(contexts, references, os.environ),
         brokers=brokers,
+        memory=MemoryBudget.of_machine(parse_size_bytes(memory_budget)),
     )
     tls = _tls()
     print_warnings(settings.check(has_tls=tls is not None))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -44,6 +46,27 @@ def too_large(address: str, code: int, needed_bytes: int, limit_bytes: int) -> U
         f"what {address} answers to {request_name(code)} takes about {needed_bytes:,} bytes of memory: at most "
         f"{limit_bytes:,} are taken here"
     )
+
+
+@dataclass(slots=True)
+class Parsed:
+    """The size of the answers that were parsed, as :func:`parsed_size_bytes` guesses."""
+
+    size_bytes: int = 0
+
+
+_parsed: ContextVar[Parsed | None] = ContextVar("parsed", default=None)
+
+
+@contextmanager
+def counting_parsed() -> Iterator[Parsed]:
+    """Count the answers that limited connections give during the ``with`` block."""
+    parsed = Parsed()
+    token = _parsed.set(parsed)
+    try:
+        yield parsed
+    finally:
+        _parsed.reset(token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,9 +214,14 @@ class AdminConnection:
     async def _invoke_ok(self, address: str, command: Command) -> Command:
         answer = await self._client.invoke_ok(address, command, self.timeout_s)
         limit_bytes = self.limits.parsed_bytes_max
-        if limit_bytes is not None and (needed_bytes := parsed_size_bytes(answer.body)) > limit_bytes:
+        if limit_bytes is None:
+            return answer
+        needed_bytes = parsed_size_bytes(answer.body)
+        if needed_bytes > limit_bytes:
             answer.body = b""  # an error keeps what its frame knows
             raise too_large(address, command.code, needed_bytes, limit_bytes)
+        if (parsed := _parsed.get()) is not None:
+            parsed.size_bytes += needed_bytes
         return answer
 
     async def ask_or_none(self, address: str, code: int, header: Header, empty_codes: frozenset[int]) -> Command | None:

@@ -114,7 +114,10 @@ class RowAdmin:
     async def lags_and_readers(
         self, address: str, *, with_names: bool = False, with_times: bool = False
     ) -> tuple[Rows[GroupLag], Rows[TopicReaders]] | None:
-        """Return :meth:`lags` and :meth:`readers`, from one request where each of them fits one page."""
+        """Return :meth:`lags` and :meth:`readers`, from one request where each of them fits one page.
+
+        What does not fit is asked for by itself.
+        """
         header = ConsumeStatsHeader(
             consumer_group=EVERY_ROW,
             pymq_all=GROUPS,
@@ -126,14 +129,17 @@ class RowAdmin:
         page = LagsPage() if answer is None else decode_admin_body(LagsPage, answer.body)
         if page.pymq_groups is None:
             return None
-        if page.pymq_readers is None:
+        lags: Rows[GroupLag] | None = Rows(page.pymq_groups)
+        readers: Rows[TopicReaders] | None = Rows(page.pymq_readers or {})
+        if page.pymq_next is not None:
             lags = await self.lags(address, with_names=with_names, with_times=with_times)
+        if page.pymq_readers is None:
             readers = await self.readers(address, with_names=with_names)
-            return None if lags is None or readers is None else (lags, readers)
-        found: tuple[Rows[GroupLag], Rows[TopicReaders]] = Rows(page.pymq_groups), Rows(page.pymq_readers)
-        for rows in found:
-            rows.withheld = page.pymq_withheld
-        return found
+        if lags is None or readers is None:
+            return None
+        for rows in (lags, readers):
+            rows.withheld = rows.withheld or page.pymq_withheld
+        return lags, readers
 
     async def topic_lags(self, address: str, *, with_times: bool = False) -> Rows[TopicPairs] | None:
         """Return how far each group of each topic is behind there, summed over queues.

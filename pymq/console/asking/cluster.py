@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -11,9 +12,11 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from pymq.client import Producer, PullConsumer
 from pymq.client.admin import Admin
+from pymq.client.admin.connection import counting_parsed
 from pymq.clock import Clock
 from pymq.console.asking.reader import READS_AT_ONCE, Reader
-from pymq.errors import UsageError
+from pymq.console.asking.room import Room
+from pymq.errors import PymqError, UsageError
 from pymq.operations.asking.retried import Retried
 from pymq.operations.asking.single_flight import SingleFlight
 
@@ -22,27 +25,44 @@ KEPT_MS: Final = 2_000
 KEPT_TIMES: Final = 10
 LONG_KEPT_MS: Final = 60_000
 KEPT_COUNT_MAX: Final = 200
+# A page that may be old does not wait for an answer which takes so long, while there is one that is not older.
+SLOW_MS: Final = 200
+OLD_MAX_MS: Final = 60_000
+RENEWAL_TIMEOUT_S: Final = 30.0
+# What came so soon after a change may have been asked for before it.
+CHANGE_MS: Final = 10_000
 AT_ONCE: Final = 16
 # Works of all persons together that hold whole bodies: a message that is sent, a file that is made.
 HOLDERS_AT_ONCE: Final = 4
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Question = Callable[[Admin], Coroutine[Any, Any, T]]
 
 
+class Known(NamedTuple):
+    """An answer, and when it came (monotonic ms)."""
+
+    at_ms: int
+    answer: Any
+
+
 class Kept(NamedTuple):
-    """An answer: when it came (monotonic ms), and for how long it is taken."""
+    """An answer: when it came (monotonic ms), for how long it is taken, and for how long as an old one."""
 
     at_ms: int
     kept_ms: int
+    old_ms: int
     answer: Any
 
 
 @dataclass(slots=True)
 class Oldest:
-    """The age of the oldest kept answer that a page is made of."""
+    """The age of the oldest kept answer that a page is made of. ``is_renewed``: newer ones are on their way."""
 
     age_ms: int = 0
+    is_renewed: bool = False
 
     def note(self, age_ms: int) -> None:
         """Note the age of a further answer."""
@@ -68,7 +88,7 @@ class Cluster:
 
     A question that is on its way is joined, and its answer is kept for :data:`KEPT_MS`, one that took long for
     up to :data:`LONG_KEPT_MS`: ten open pages cost the brokers as much as one. At most :data:`AT_ONCE` questions are on
-    their way.
+    their way. An old answer is given at once, while a new one is asked for, to those who say that it may be old.
     """
 
     def __init__(
@@ -79,10 +99,12 @@ class Cluster:
         reading: asyncio.Semaphore | None = None,
         make_producer: Callable[[], Producer] | None = None,
         holding: asyncio.Semaphore | None = None,
+        room: Room | None = None,
     ) -> None:
         """``make_consumer``: without it nothing reads queues. ``make_producer``: without it nothing sends.
 
-        ``reading``, ``holding``: the gates of all persons, of reads of bodies and of works that hold bodies.
+        ``reading``, ``holding``: the gates of all persons, of reads of bodies and of works that hold bodies. ``room``:
+        for the kept answers of all persons.
         """
         self.used_ms = clock.monotonic_ms()
         self.question_count = 0  # how many left, and were not answered from memory
@@ -97,7 +119,11 @@ class Cluster:
         self._holding = holding or asyncio.Semaphore(HOLDERS_AT_ONCE)
         self._reader: Reader | None = None
         self._kept: dict[Hashable, Kept] = {}
+        self._room = room or Room()
+        self._renewals: dict[Hashable, asyncio.Task[None]] = {}
+        self._not_renewed: set[Hashable] = set()  # questions whose old answers are no longer given
         self._change_count = 0
+        self._changed_ms: int | None = None
         self._on_the_way = 0
         self._is_open = False
 
@@ -120,22 +146,84 @@ class Cluster:
             self._reader = Reader(self._make_consumer(), self._reading, self._clock)
         return self._reader
 
-    async def ask(self, key: Hashable, question: Question[T], *, kept_ms: int | None = None) -> T:
+    async def ask(
+        self,
+        key: Hashable,
+        question: Question[T],
+        *,
+        kept_ms: int | None = None,
+        may_be_old: bool = False,
+        known: Callable[[], Known | None] = lambda: None,
+        is_small: bool = False,
+    ) -> T:
         """Return the answer to ``question``, of which ``key`` says all that matters. Raises PymqError.
 
         A kept answer is taken as it is, with ``kept_ms`` if it is younger. Within a :func:`noting_age` block its age is
         noted.
+
+        ``may_be_old``: an answer that took :data:`SLOW_MS` is taken until it is :data:`OLD_MAX_MS` old, and a new one
+        asked for in the background. So is what ``known`` returns, an answer that someone else has got and this person
+        may see, when it is younger than that and than this person's last change. After a failure the next caller waits.
+
+        ``is_small``: the answer takes little memory, whatever it is made of.
         """
         now_ms = self.used_ms = self._clock.monotonic_ms()
         kept = self._kept.get(key)
+        taken: Known | None = None
+        is_renewed = False
         if kept is not None and now_ms - kept.at_ms < (kept.kept_ms if kept_ms is None else kept_ms):
-            if (oldest := _oldest.get()) is not None:
-                oldest.note(now_ms - kept.at_ms)
-            answer: T = kept.answer
-            return answer
+            taken = Known(kept.at_ms, kept.answer)
+        elif may_be_old and (taken := self._old(key, known, now_ms)) is not None:
+            self._renew(key, question, is_small=is_small)
+            is_renewed = True
+        if taken is None:
+            return await self._asked(key, question, is_small=is_small)
+        if (oldest := _oldest.get()) is not None:
+            oldest.note(now_ms - taken.at_ms)
+            oldest.is_renewed |= is_renewed
+        answer: T = taken.answer
+        return answer
+
+    async def _asked(self, key: Hashable, question: Question[T], *, is_small: bool) -> T:
         with self.used():
-            asked: T = await self._flights.ask(key, lambda: self._ask(key, question))
+            # A question that left before a change does not answer one of after it.
+            flight = (self._change_count, key)
+            asked: T = await self._flights.ask(flight, lambda: self._ask(key, question, is_small=is_small))
             return asked
+
+    def _old(self, key: Hashable, find_known: Callable[[], Known | None], now_ms: int) -> Known | None:
+        """Return an old answer that may be given: this person's own one, else the other."""
+        if key in self._not_renewed:
+            return None
+        kept = self._kept.get(key)
+        if kept is not None and now_ms - kept.at_ms < kept.old_ms:
+            return Known(kept.at_ms, kept.answer)
+        known = find_known()
+        if known is None or now_ms - known.at_ms >= OLD_MAX_MS:
+            return None
+        return known if self._changed_ms is None or known.at_ms >= self._changed_ms + CHANGE_MS else None
+
+    def _renew(self, key: Hashable, question: Question[Any], *, is_small: bool) -> None:
+        if key not in self._renewals:
+            task = asyncio.get_running_loop().create_task(self._renewed(key, question, is_small=is_small))
+            self._renewals[key] = task
+            task.add_done_callback(lambda _: self._renewals.pop(key, None))
+
+    async def _renewed(self, key: Hashable, question: Question[Any], *, is_small: bool) -> None:
+        try:
+            async with asyncio.timeout(RENEWAL_TIMEOUT_S):
+                await self._asked(key, question, is_small=is_small)
+        except (PymqError, TimeoutError):
+            self._give_up(key)
+        except Exception:
+            log.exception("a new answer to %s", key)
+            self._give_up(key)
+
+    def _give_up(self, key: Hashable) -> None:
+        self._room.take(self._kept, key)
+        if len(self._not_renewed) >= KEPT_COUNT_MAX:
+            self._not_renewed.clear()
+        self._not_renewed.add(key)
 
     async def change(self, question: Question[T]) -> T:
         """Return the answer to a question that may change the cluster: it goes out for itself, and none is kept.
@@ -154,7 +242,8 @@ class Cluster:
         Such a question must not read with :attr:`reader`, which waits for the same gate.
         """
         with self.used():
-            asked: T = await self._flights.ask(key, lambda: self._ask(None, question, self._reading))
+            flight = (self._change_count, key)
+            asked: T = await self._flights.ask(flight, lambda: self._ask(None, question, self._reading))
             return asked
 
     @asynccontextmanager
@@ -190,17 +279,33 @@ class Cluster:
 
     def forget(self) -> None:
         """Forget all kept answers, because this person has changed something."""
-        self._kept.clear()
+        self.free()
         self._change_count += 1
+        self._changed_ms = self._clock.monotonic_ms()
+
+    def free(self) -> None:
+        """Forget all kept answers, to have their memory for other things."""
+        self._room.clear(self._kept)
+        self._not_renewed.clear()
 
     async def close(self) -> None:
         """End the connections."""
         self.forget()
+        for task in (renewals := list(self._renewals.values())):
+            task.cancel()
+        await asyncio.gather(*renewals, return_exceptions=True)
         if self._reader is not None:
             await self._reader.close()
         await self._admin.close()
 
-    async def _ask(self, key: Hashable | None, question: Question[T], also: asyncio.Semaphore | None = None) -> T:
+    async def _ask(
+        self,
+        key: Hashable | None,
+        question: Question[T],
+        also: asyncio.Semaphore | None = None,
+        *,
+        is_small: bool = False,
+    ) -> T:
         async with self._gate, also or nullcontext():
             if not self._is_open:
                 await self._admin.__aenter__()
@@ -208,16 +313,20 @@ class Cluster:
             self._retried.forget_old()
             self.question_count += 1
             begun_ms, change_count = self._clock.monotonic_ms(), self._change_count
-            answer = await question(self._admin)
+            with counting_parsed() as parsed:
+                answer = await question(self._admin)
         if key is not None and change_count == self._change_count:  # else it may be of before the change
-            self._keep(key, answer, self._clock.monotonic_ms() - begun_ms)
+            size_bytes = 0 if is_small else parsed.size_bytes
+            self._keep(key, answer, self._clock.monotonic_ms() - begun_ms, size_bytes)
         return answer
 
-    def _keep(self, key: Hashable, answer: Any, took_ms: int) -> None:
+    def _keep(self, key: Hashable, answer: Any, took_ms: int, size_bytes: int) -> None:
         now_ms = self._clock.monotonic_ms()
-        self._kept.pop(key, None)
-        self._kept[key] = Kept(now_ms, min(max(KEPT_MS, KEPT_TIMES * took_ms), LONG_KEPT_MS), answer)
-        for old in [each for each, kept in self._kept.items() if now_ms - kept.at_ms >= kept.kept_ms]:
-            del self._kept[old]
+        self._not_renewed.discard(key)
+        kept_ms = min(max(KEPT_MS, KEPT_TIMES * took_ms), LONG_KEPT_MS)
+        old_ms = OLD_MAX_MS if took_ms >= SLOW_MS else kept_ms
+        self._room.put(self._kept, key, Kept(now_ms, kept_ms, old_ms, answer), size_bytes)
+        for old in [each for each, kept in self._kept.items() if now_ms - kept.at_ms >= kept.old_ms]:
+            self._room.take(self._kept, old)
         while len(self._kept) > KEPT_COUNT_MAX:
-            del self._kept[next(iter(self._kept))]
+            self._room.take(self._kept, next(iter(self._kept)))

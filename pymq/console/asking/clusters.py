@@ -12,6 +12,7 @@ from pymq.client.admin import Admin
 from pymq.clock import Clock
 from pymq.console.asking.cluster import HOLDERS_AT_ONCE, Cluster
 from pymq.console.asking.reader import READS_AT_ONCE
+from pymq.console.asking.room import Room
 from pymq.console.people.sessions import Session
 from pymq.errors import NotFoundError, PymqError
 
@@ -40,15 +41,18 @@ class Clusters:
         clock: Clock,
         make_consumer: MakeConsumer | None = None,
         make_producer: MakeProducer | None = None,
+        room: Room | None = None,
     ) -> None:
         """``contexts``: name -> how it is shown, in their order. The first is where a visitor begins.
 
         ``make_consumer``: without it no page reads queues. ``make_producer``: without it no change sends messages.
+        ``room``: for all kept answers.
         """
         self.contexts = dict(contexts)
         self._make_admin = make_admin
         self._make_consumer = make_consumer
         self._make_producer = make_producer
+        self.room = room or Room()
         self._reading = asyncio.Semaphore(READS_AT_ONCE)
         self._holding = asyncio.Semaphore(HOLDERS_AT_ONCE)
         self._clock = clock
@@ -76,7 +80,7 @@ class Clusters:
             admin = self._make_admin(context, session)
             producer = None if self._make_producer is None else partial(self._make_producer, context, session)
             cluster = self._clusters[key] = Cluster(
-                admin, self._clock, consumer, self._reading, producer, self._holding
+                admin, self._clock, consumer, self._reading, producer, self._holding, self.room
             )
             if session is not None:
                 session.on_end[key] = lambda: self._drop(key)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-# Of the time, for the answers of each of three parts. A broker that is busy with other things answers late.
-SHARE_MAX: Final = 0.05 / 3
+# Of the time, for the answers of each of four parts. A broker that is busy with other things answers late.
+SHARE_MAX: Final = 0.05 / 4
 EARLY_MS: Final = 500  # a round of questions may begin so much before it is due
 
 
@@ -17,6 +17,11 @@ class Pace:
         self.base_ms = base_ms
         self.interval_ms = base_ms
         self._due_ms: int | None = None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the question was asked, or put off."""
+        return self._due_ms is not None
 
     def is_due(self, now_ms: int) -> bool:
         """Return whether it is time to ask (monotonic ms)."""

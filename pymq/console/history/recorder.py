@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from math import ceil
 from typing import Any, Final
 
 from pymq.client.admin import Admin
+from pymq.client.admin.rows import Rows
 from pymq.clock import Clock
 from pymq.console.history.pace import Pace
+from pymq.console.history.pairs import Pair, Pairs
 from pymq.console.history.rings import CLUSTER, POINT_MS, Kind, Measure, Rings, Subject, point_at
 from pymq.errors import PymqError, RefusedError
+from pymq.operations.asking.failing import or_none
 from pymq.operations.auth.proof import Proof, proof_of
+from pymq.operations.group.lag import topic_records
 from pymq.operations.top.broker_tables import Part
 from pymq.operations.top.rates import Figures, Rates
 from pymq.operations.top.sample import BrokerSample, Sample, Sampler
+from pymq.wire.bodies_rows import GroupLag, TopicEnds
 
 log = logging.getLogger(__name__)
 
 ROUND_MS: Final = POINT_MS
 ENDS_MS: Final = 30_000
 LAGS_MS: Final = 60_000
+PAIRS_MS: Final = 60_000  # lags of some groups by topic
 REFUSED_AGAIN_MS: Final = 60_000
 PUT_AT_ONCE: Final = 1_000  # figures, before pages go on
 REST_MIN_MS: Final = 1_000
@@ -57,7 +63,7 @@ class Recorder:
         has_credentials: bool = False,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """``has_credentials``: the console's own requests are signed."""
+        """``has_credentials``: its requests are signed."""
         self.rings = Rings() if rings is None else rings
         self.problem = ""
         self.advice = ""
@@ -66,28 +72,33 @@ class Recorder:
         self.topics: dict[str, Figures] = {}  # of the newest sample
         self.groups: dict[str, Row] = {}  # rows of the newest sample as Rates gives them, with the time ``at_ms``
         self.system_topics: frozenset[str] = frozenset()
+        self.took_ms: dict[Part, int] = {}  # how long the last answers took, by part
         self.at_ms: dict[Part, int] = {}  # when the newest row of each part came (monotonic ms)
         self._make_admin = make_admin
         self._clock = clock
-        self._has_credentials = has_credentials
+        self.has_credentials = has_credentials
         self._sleep = sleep
         self._admin: Admin | None = None
         self._sampler: Sampler | None = None
         self._rates = Rates(keeps_trends=False)
         self._totals = Pace(ROUND_MS)
         self._paces = {Part.ends: Pace(ENDS_MS), Part.lags: Pace(LAGS_MS)}
+        self._pairs_pace = Pace(PAIRS_MS)
+        self._pairs = Pairs(clock)
         self._left_out = {Part.ends: 0, Part.lags: 0}
 
     async def run(self) -> None:
         """Sample until the task is cancelled."""
         while True:
-            begun_ms = self._clock.monotonic_ms()
+            begun_ms, round_ms = self._clock.monotonic_ms(), ROUND_MS
             try:
                 await self.round()
+                if not self._has_begun and not self.problem:
+                    round_ms = 0  # the first ends and lags come one soon after the other
             except Exception:
                 log.exception("a sample of a cluster")
             spent_ms = self._clock.monotonic_ms() - begun_ms
-            await self._sleep(max(REST_MIN_MS, ROUND_MS - spent_ms) / 1000)
+            await self._sleep(max(REST_MIN_MS, round_ms - spent_ms) / 1000)
 
     async def close(self) -> None:
         """End the connections."""
@@ -113,6 +124,31 @@ class Recorder:
         self._note_times(sampler, part, begun_ms)
         self._rates.add(sample, [] if part is None else [part])
         await self._record(sample, part)
+        if part is None and self._pairs_pace.is_due(begun_ms):
+            await self._ask_for_pairs()
+
+    def watch(self, group: str, topic: str) -> None:
+        """Note that someone looks at a group and one of its topics: its lags by topic are kept for a while."""
+        self._pairs.watch(group, topic)
+
+    async def _ask_for_pairs(self) -> None:
+        """Ask for the lags by topic of some groups, and keep those that count. A broker that is away leaves gaps."""
+        assert self._admin is not None
+        begun_ms = self._clock.monotonic_ms()
+        lags: dict[Pair, int] = {}
+        for group in self._pairs.groups({name: row["lag"] for name, row in self.groups.items()}):
+            found = await or_none(self._admin.groups.topic_lags(group))
+            if found is None or self._admin.unreached:
+                continue
+            for record in topic_records(group, found, self._clock.now_ms()):
+                if record["lag"] is not None:
+                    lags[group, record["topic"]] = record["lag"]
+        now_ms = self._clock.monotonic_ms()
+        self._pairs_pace.note(begun_ms, now_ms)
+        joined = self._joined(self._pairs_pace)
+        known = {(one.name, one.topic) for one in self.rings if one.kind is Kind.pair}
+        for pair in self._pairs.chosen(lags, known):
+            self._put(Subject(Kind.pair, *pair), Measure.lag, now_ms, lags[pair], joined)
 
     async def _open(self) -> Sampler:
         """Return the sampler. Raises UnreachableError when name servers are named by a server that does not answer."""
@@ -132,7 +168,7 @@ class Recorder:
         self.problem = f"the cluster refuses the console's own requests: {error}"
         self.advice = (
             "Grant Get on Cluster:*, Topic:* and Group:* to the console's user."
-            if self._has_credentials and proof_of(error) is not Proof.unproven
+            if self.has_credentials and proof_of(error) is not Proof.unproven
             else "Start the console with PYMQ_ACCESS_KEY and PYMQ_SECRET_KEY, or PYMQ_CREDENTIALS_FILE, of a user with "
             "Get on Cluster:*, Topic:* and Group:*."
         )
@@ -145,8 +181,23 @@ class Recorder:
         if part is None:
             self._totals.note(begun_ms, ended_ms)
             return
-        self._totals.put_off(begun_ms + self._totals.interval_ms)
+        self.took_ms[part] = ended_ms - begun_ms
         self._paces[part].note(begun_ms, ended_ms, rounds=sampler.rounds(part))
+        if self._has_begun:
+            self._totals.put_off(begun_ms + self._totals.interval_ms)
+
+    @property
+    def _has_begun(self) -> bool:
+        """Whether each part was asked for."""
+        return all(pace.has_begun for pace in self._paces.values())
+
+    def ends(self) -> tuple[int, dict[str, Mapping[str, TopicEnds]]] | None:
+        """Return the newest ends of topics by broker, and when the oldest came (monotonic ms); None while unknown."""
+        return None if self._sampler is None else self._sampler.ends()
+
+    def lags(self) -> tuple[int, Rows[GroupLag]] | None:
+        """Return the newest lags of groups without system groups, likewise."""
+        return None if self._sampler is None else self._sampler.lags()
 
     # -- into rings ----------------------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ class Kind(StrEnum):
     group = "group"
     broker = "broker"
     cluster = "cluster"
+    pair = "pair"  # a group's topic
 
 
 class Measure(StrEnum):
@@ -44,13 +45,18 @@ RATES: Final = frozenset({Measure.in_rate, Measure.out_rate, Measure.log_rate})
 
 
 class Subject(NamedTuple):
-    """One topic, group or broker, or the whole cluster. ``name`` of a broker: its address."""
+    """One topic, group or broker, or the whole cluster; or a topic of a group.
+
+    ``name`` of a broker: its address; of a pair: the group's.
+    """
 
     kind: Kind
     name: str = ""
+    topic: str = ""
 
 
 CLUSTER: Final = Subject(Kind.cluster)
+_GIVE_WAY: Final = (Kind.pair, Kind.topic, Kind.group)  # in this order
 _ALWAYS_KEPT: Final = frozenset({Kind.cluster, Kind.broker})
 
 
@@ -96,8 +102,9 @@ class Ring:
 class Rings:
     """The series of one cluster by subject and measure.
 
-    At ``series_max``, a subject that someone looked at takes the place of the topic that was looked at the longest time
-    ago, or of such a group when there is no topic. So do groups, but only of topics. Other topics get no series.
+    At ``series_max``, a subject that someone looked at takes the place of the pair that was looked at the longest time
+    ago, or of such a topic or group when there is none. So do groups, but of no other group. Other topics and pairs get
+    no series.
     """
 
     def __init__(self, series_max: int = SERIES_MAX) -> None:
@@ -154,9 +161,9 @@ class Rings:
         return True
 
     def _least_seen(self, newcomer: Subject) -> Subject | None:
-        """Return whose place a newcomer takes, None when it takes none: that of a topic, else of a group."""
+        """Return whose place a newcomer takes, None when it takes none: that of a pair, a topic, or a group."""
         is_wanted = newcomer in self._seen or newcomer.kind in _ALWAYS_KEPT
-        kinds = (Kind.topic, Kind.group) if is_wanted else (Kind.topic,) if newcomer.kind is Kind.group else ()
+        kinds = _GIVE_WAY if is_wanted else _GIVE_WAY[:-1] if newcomer.kind is Kind.group else ()
         for kind in kinds:
             for subject in self._subjects:
                 if subject.kind is kind and subject != newcomer:

@@ -15,6 +15,7 @@ from pymq.console.history.trend import lag_trend
 _MEASURES: Final = {
     Kind.topic: ((Measure.in_rate, "Messages in"), (Measure.out_rate, "Messages that groups committed")),
     Kind.group: ((Measure.lag, "Lag"), (Measure.out_rate, "Messages committed")),
+    Kind.pair: ((Measure.lag, "Lag on this topic"),),
     Kind.broker: (
         (Measure.in_rate, "Messages in"),
         (Measure.out_rate, "Messages out"),
@@ -37,7 +38,8 @@ _FULL: Final = "There is no room for the figures of all topics and groups. Those
 class Charts:
     """Charts with their title. ``note``: why there are none, or no new ones; ``trend``: of the lag, in words.
 
-    ``begin_ms``, ``end_ms``: the time of their first and last value (Unix ms).
+    ``begin_ms``, ``end_ms``: the time of their first and last value (Unix ms). ``key``: makes their ids the only ones
+    of the page.
     """
 
     title: str
@@ -46,6 +48,7 @@ class Charts:
     trend: str
     begin_ms: int
     end_ms: int
+    key: str = ""
 
     @property
     def rows(self) -> Iterator[tuple[int, list[float | None]]]:
@@ -77,4 +80,4 @@ async def charts_of(sight: Sight | None, subject: Subject, now_ms: int, title: s
         note = sight.problem or ("" if charts else _EMPTY if had_room else _FULL)
     lags = sight.points(subject, Measure.lag) if sight is not None and charts else None
     begin_ms = now_ms - (STEPS - 1) * STEP_MS
-    return Charts(title, charts, note, lag_trend(lags) if lags else "", begin_ms, now_ms)
+    return Charts(title, charts, note, lag_trend(lags) if lags else "", begin_ms, now_ms, subject.kind)

@@ -10,13 +10,14 @@ from typing import Any, Final
 
 from pymq.client.admin import Admin
 from pymq.clock import Clock
-from pymq.console.asking.cluster import Cluster
+from pymq.console.asking.cluster import SLOW_MS, Cluster, Known
 from pymq.console.history.recorder import Recorder, Row
 from pymq.console.history.rings import CLUSTER, Kind, Measure, Subject, point_at
 from pymq.errors import PymqError, RefusedError, UnreachableError
 from pymq.model.names import retry_topic
 from pymq.operations.top.broker_tables import Part
 from pymq.operations.top.rates import Figures
+from pymq.operations.topic.table import Ends
 
 ALLOWED_MS: Final = 30_000
 OLD_MS: Final = 300_000  # a figure that is older does not tell how it is now
@@ -118,6 +119,10 @@ class Sight:
         """Note that someone looks at a subject: its figures are kept before others."""
         self._recorder.rings.see(subject)
 
+    def watch(self, group: str, topic: str) -> None:
+        """Note that someone looks at a group and one of its topics: its lags by topic are kept for a while."""
+        self._recorder.watch(group, topic)
+
     def points(self, subject: Subject, measure: Measure) -> list[float] | None:
         """Return the points of the last hour, the oldest first; None without a series."""
         return self._recorder.rings.points(subject, measure, point_at(self._clock.monotonic_ms()))
@@ -145,6 +150,25 @@ class Sight:
         """The names of the topics that the cluster calls its own."""
         return self._recorder.system_topics
 
+    def ends(self) -> Known | None:
+        """Return the newest sampled ends of all topics by broker.
+
+        None without any, where the person's own question is answered soon, and for a person whose own requests are not
+        the console's own: they may see other topics.
+        """
+        found = self._recorder.ends() if self._stands_for(Part.ends) else None
+        return None if found is None else Known(found[0], Ends(found[1]))
+
+    def lags(self) -> Known | None:
+        """Return the newest sampled lags of groups without system groups, likewise."""
+        found = self._recorder.lags() if self._stands_for(Part.lags) else None
+        return None if found is None else Known(*found)
+
+    def _stands_for(self, part: Part) -> bool:
+        """Return whether samples stand for this person's questions: these take long, and nothing signs either."""
+        is_own = not self._person and not self._recorder.has_credentials
+        return is_own and self._recorder.took_ms.get(part, 0) >= SLOW_MS
+
     def rate(self, subject: Subject) -> float | None:
         """Return what is sent to a topic, or what a group commits, a second.
 
@@ -162,7 +186,9 @@ class Sight:
 
 
 def _asked_as(subject: Subject) -> Subject:
-    """Return the subject that a cluster's permissions know: a broker's figures are the cluster's."""
+    """Return the subject that permissions know: a broker's figures are the cluster's, a pair's the group's."""
+    if subject.kind is Kind.pair:
+        return Subject(Kind.group, subject.name)
     return CLUSTER if subject.kind in (Kind.broker, Kind.cluster) else subject
 
 

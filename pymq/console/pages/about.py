@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pymq import __version__
 from pymq.console.asking import cluster, clusters
-from pymq.console.history import rings
+from pymq.console.memory import MemoryBudget
 from pymq.console.pages.page import PAGE_TIMEOUT_S, Page, Visit
 from pymq.console.pages.sections import Column, Kind, Table, Values
 from pymq.console.people import log_in, sessions
@@ -41,7 +41,6 @@ LIMITS: Final = {
     "milliseconds until an unused session ends": sessions.IDLE_MAX_MS,
     "milliseconds of a session": sessions.AGE_MAX_MS,
     "wrong secrets a minute, for a name and an address": log_in.FREE_FAILURES,
-    "series of the last hour": rings.SERIES_MAX,
     "connections": ServingLimits().connection_count_max,
     "connections of one address": ServingLimits().connection_count_of_host_max,
     "bytes of a form": bodies.FORM_BYTES_MAX,
@@ -51,15 +50,20 @@ LIMITS: Final = {
 class About:
     """Makes the page of a console whose ``counts`` change."""
 
-    def __init__(self, contexts: list[str], counts: Counts) -> None:
+    def __init__(self, contexts: list[str], memory: MemoryBudget, counts: Counts) -> None:
         self._contexts = contexts
+        self._limits = LIMITS | {
+            "bytes of the memory budget": memory.total_bytes,
+            "bytes of kept answers": memory.kept_bytes_max,
+            "series of the last hour": memory.series_max,
+        }
         self._counts = counts
 
     async def page(self, visit: Visit) -> Page:
         """Return the page. It asks no cluster."""
         about = {"version": __version__, "python": platform.python_version(), "contexts": self._contexts}
         counts = _rows(self._counts())
-        limits = _rows(LIMITS)
+        limits = _rows(self._limits)
         data: dict[str, Any] = about | {"counts": counts, "limits": limits}
         sections = [
             Values("This console", _ABOUT, about),

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pymq.console.history.rings import CLUSTER
 from pymq.console.history.sight import runtime_of_each_cluster
 from pymq.console.pages.lists import cut
-from pymq.console.pages.page import PAGE_TIMEOUT_S, Page, Visit
+from pymq.console.pages.page import PAGE_TIMEOUT_S, Examine, Page, Visit
 from pymq.console.pages.sections import Column
 from pymq.console.web.parameters import Parameters
 from pymq.errors import NotFoundError, UnreachableError
 from pymq.operations.doctor.finding import ORDER, Check
 from pymq.operations.doctor.registry import all_checks, report_record, run_checks
-from pymq.operations.doctor.state import ClusterState
 
 DEADLINE_S: Final = PAGE_TIMEOUT_S - 1
 OBSERVE_MAX_S: Final = 6  # Java's consumers commit every 5 s
 FINDINGS_OF_PAGE: Final = 25
 
 _SEARCHED: Final = (Column("subject", "About"),)
+
+
+class _Report(NamedTuple):
+    """What the checks found, without all that they looked at. ``silent``: brokers that did not answer, and why."""
+
+    record: dict[str, Any]
+    silent: dict[str, str]
 
 
 async def doctor(visit: Visit) -> Page:
@@ -33,10 +39,12 @@ async def doctor(visit: Visit) -> Page:
     try:
         async with asyncio.timeout(DEADLINE_S):
             await _refuse_strangers(visit)
-            state = await visit.cluster.ask(("doctor", observe_s), lambda admin: examine(observe_s * 1000))
+            report = await visit.cluster.ask(
+                ("doctor", observe_s), lambda admin: _report(examine, observe_s), is_small=True
+            )
     except TimeoutError:
         return _late(observe_s)
-    return _page(visit, state, observe_s)
+    return _page(visit, report, observe_s)
 
 
 async def _refuse_strangers(visit: Visit) -> None:
@@ -52,9 +60,15 @@ def _every_check() -> tuple[Check, ...]:
     return tuple(all_checks())
 
 
-def _page(visit: Visit, state: ClusterState, observe_s: int) -> Page:
+async def _report(examine: Examine, observe_s: int) -> _Report:
+    state = await examine(observe_s * 1000)
     checks = _every_check()
-    record = report_record(state, checks, run_checks(checks, state))
+    silent = {broker.label: broker.view.error for broker in state.brokers if not broker.answers}
+    return _Report(report_record(state, checks, run_checks(checks, state)), silent)
+
+
+def _page(visit: Visit, report: _Report, observe_s: int) -> Page:
+    checks, record = _every_check(), report.record
     questions = {check.name: check.question for check in checks}
     findings = record["findings"]
     rows = cut(findings, visit.parameters, "subject", {}, size=FINDINGS_OF_PAGE)
@@ -74,7 +88,7 @@ def _page(visit: Visit, state: ClusterState, observe_s: int) -> Page:
             "observe_s": observe_s,
             "observe_max_s": OBSERVE_MAX_S,
         },
-        {broker.label: broker.view.error for broker in state.brokers if not broker.answers},
+        report.silent,
     )
 
 

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from pymq.client.admin import Admin
 from pymq.console.history.rings import Kind as Of
 from pymq.console.history.rings import Subject
-from pymq.console.history.section import charts_of
+from pymq.console.history.section import Charts, charts_of
 from pymq.console.pages.links import dead_letters_path, group_path, member_path, topic_path
 from pymq.console.pages.page import Page, Visit
 from pymq.console.pages.sections import Column, Kind, Lists, Table, Values
@@ -73,7 +73,7 @@ async def group(visit: Visit) -> Page:
     async def ask(admin: Admin) -> dict[str, Any]:
         return await group_record(admin, name, await admin.groups.topic_lags(name), clock)
 
-    about = await visit.cluster.ask(("group", name), ask)
+    about = await visit.cluster.ask(("group", name), ask, may_be_old=True)
     subject = Subject(Of.group, name)
     if visit.sight is not None:
         visit.sight.allow(subject)
@@ -82,6 +82,7 @@ async def group(visit: Visit) -> Page:
     progress = await _with_waits(visit, name, _progress(lists, visit.parameters, name, about["progress"]))
     topic = chosen or _most_behind(progress.records)
     queues, missing = await _queues(visit, name, topic) if topic else ([], {})
+    of_topic = await _charts_of_topic(visit, name, topic)
     members = [{**member, "group": name} for member in about["members"]]
     differing = about["differing_subscriptions"]
     sections = [
@@ -97,6 +98,7 @@ async def group(visit: Visit) -> Page:
         lists.table(
             "subscriptions", "Subscriptions", _SUBSCRIPTIONS, about["subscriptions"], "No member is connected."
         ),
+        *([of_topic] if of_topic is not None else []),
         lists.table(
             _QUEUE_LIST,
             f"Lag by queue of {topic}" if topic else "Lag by queue",
@@ -111,7 +113,8 @@ async def group(visit: Visit) -> Page:
         "sections.html",
         about
         | lists.as_record()
-        | {"progress": list(progress.records), "topic": topic or None, "lastHour": charts.as_record()},
+        | {"progress": list(progress.records), "topic": topic or None, "lastHour": charts.as_record()}
+        | ({"lastHourOfTopic": of_topic.as_record()} if of_topic is not None else {}),
         ("group", "describe", name),
         {
             "sections": sections,
@@ -157,6 +160,15 @@ async def _with_waits(visit: Visit, group: str, table: Table) -> Table:
         return replace(table, records=await visit.cluster.ask(("waits", group, untimed), ask))
     except PymqError:
         return table  # a dash says that the time is not known
+
+
+async def _charts_of_topic(visit: Visit, group: str, topic: str) -> Charts | None:
+    """Return the chart of the group's lag on one topic, which is kept while someone looks at the group."""
+    if not topic or visit.sight is None:
+        return None
+    visit.sight.watch(group, topic)
+    subject = Subject(Of.pair, group, topic)
+    return await charts_of(visit.sight, subject, visit.clock.now_ms(), f"Last hour of {topic}")
 
 
 def _most_behind(records: Sequence[Mapping[str, Any]]) -> str:

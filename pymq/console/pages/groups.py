@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ from pymq.console.pages.lists import Row, cut
 from pymq.console.pages.page import Page, Visit
 from pymq.console.pages.sampled import sample_note, sparks, trends, with_rates
 from pymq.model.names import is_system_group
-from pymq.operations.group.listing import list_groups
+from pymq.operations.group.listing import list_members, with_lags
 
 APPLICATIONS, ALL, OFFLINE, BEHIND = "applications", "all", "off-line", "behind"
 SHOWN: Final = (APPLICATIONS, OFFLINE, BEHIND, ALL)
@@ -22,8 +23,14 @@ SORTS: Final = {"name": "group", "lag": "lag", "members": "members", RATE: "out_
 async def groups(visit: Visit) -> Page:
     """Return the groups that ``show`` names, whose names have ``q`` in them."""
     show = visit.parameters.choice("show", APPLICATIONS, SHOWN)
-    records = await visit.cluster.ask("groups", _every_group)
     sight = visit.sight
+    # Samples are without system groups.
+    known = sight.lags if sight is not None and show != ALL else lambda: None
+    records, lags = await asyncio.gather(
+        visit.cluster.ask("groups", _every_group, may_be_old=True),
+        visit.cluster.ask("lags", lambda admin: admin.groups.all_lags(), may_be_old=True, known=known),
+    )
+    records = with_lags(records, lags)
     if visit.parameters.text("sort", "") == RATE:
         records = with_rates(sight, Kind.group, "group", records)
     rows = cut(records, visit.parameters, "group", SORTS, keep=lambda row: _is_kept(row, show))
@@ -47,7 +54,7 @@ async def groups(visit: Visit) -> Page:
 
 
 async def _every_group(admin: Admin) -> list[dict[str, Any]]:
-    return await list_groups(admin, True)
+    return await list_members(admin, True)
 
 
 def _is_kept(row: Row, show: str) -> bool:

@@ -185,7 +185,7 @@ async def _counts_asked(visit: Visit) -> dict[str, int | None]:
 
     async def count(key: str, question: Any) -> int | None:
         try:
-            found: int = await visit.cluster.ask(key, question)
+            found: int = await visit.cluster.ask(key, question, is_small=True)
         except PymqError:
             return None
         return found

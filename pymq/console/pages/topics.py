@@ -2,32 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from dataclasses import replace
 from typing import Final
 
+from pymq.client.admin import Admin
 from pymq.console.history.rings import Kind
-from pymq.console.pages.lists import cut
+from pymq.console.pages.lists import Cut, Row, cut
 from pymq.console.pages.page import Page, Visit
 from pymq.console.pages.sampled import sample_note, sparks, with_rates
-from pymq.operations.topic.table import APPLICATION, KINDS, topic_table
+from pymq.errors import PymqError
+from pymq.operations.topic.table import (
+    APPLICATION,
+    KINDS,
+    Ends,
+    TopicTable,
+    ends_at_once,
+    ends_of,
+    ends_of_all,
+    topic_table,
+)
 
+FEW_TOPICS: Final = 2_000  # whose ends a broker finds as quickly as those of the shown ones
 ALL: Final = "all"
-RATE: Final = "in/s"
-SORTS: Final = {"name": "topic", "stored": "stored", "last": "last_ms", RATE: "in_per_second"}
+NAME, RATE = "name", "in/s"
+SORTS: Final = {NAME: "topic", "stored": "stored", "last": "last_ms", RATE: "in_per_second"}
 
 
 async def topics(visit: Visit) -> Page:
-    """Return the topics of a kind, ``kind``, whose names have ``q`` in them."""
+    """Return the topics of a kind, ``kind``, whose names have ``q`` in them.
+
+    In the order of names, only the ends of the topics that are shown are asked for.
+    """
     kind = visit.parameters.choice("kind", APPLICATION, (*KINDS, ALL))
-    table = await visit.cluster.ask("topic table", topic_table)
+    sort = visit.parameters.choice("sort", NAME, SORTS)
+    table = await visit.cluster.ask("topic table", topic_table, may_be_old=True)
     sight = visit.sight
-    is_by_rate = visit.parameters.text("sort", "") == RATE
-    records = with_rates(sight, Kind.topic, "topic", table.rows) if is_by_rate else table.rows
-    rows = cut(records, visit.parameters, "topic", SORTS, keep=lambda row: kind in (ALL, row["kind"]))
-    rows = replace(rows, rows=with_rates(sight, Kind.topic, "topic", rows.rows))
-    missing = visit.cluster.unreached | {
-        broker: f"stored messages are unknown: {why}" for broker, why in table.without_ends.items()
-    }
+
+    def find(records: list[Row]) -> Cut:
+        return cut(records, visit.parameters, "topic", SORTS, keep=lambda row: kind in (ALL, row["kind"]))
+
+    if sort == NAME:
+        rows = find(table.rows)
+        ends, missing = await _known_ends(_ends_of(visit, table, [row["topic"] for row in rows.rows]))
+    else:
+        known = sight.ends if sight is not None else lambda: None
+        ends, missing = await _known_ends(visit.cluster.ask("ends", ends_of_all, may_be_old=True, known=known))
+        records = table.with_ends(table.rows, ends)
+        rows = find(with_rates(sight, Kind.topic, "topic", records) if sort == RATE else records)
+    rows = replace(rows, rows=with_rates(sight, Kind.topic, "topic", table.whole(rows.rows, ends)))
+    missing = visit.cluster.unreached | missing
     return Page(
         "Topics",
         "topics.html",
@@ -43,3 +67,28 @@ async def topics(visit: Visit) -> Page:
         },
         missing,
     )
+
+
+async def _ends_of(visit: Visit, table: TopicTable, names: list[str]) -> Ends:
+    """Return the ends of these topics at least."""
+    ends = Ends({})
+    if 0 < len(table) <= FEW_TOPICS:
+        ends = await visit.cluster.ask("ends at once", ends_at_once)
+    answered = ends.answered
+    left = tuple(name for name in names if any(target.name not in answered for target in table.holders(name)))
+    if not left:
+        return ends
+
+    async def ask(admin: Admin) -> Ends:
+        return await ends_of(admin, table, left, answered)
+
+    return ends.plus(await visit.cluster.ask(("ends of", left), ask))
+
+
+async def _known_ends(asked: Awaitable[Ends]) -> tuple[Ends, dict[str, str]]:
+    """Return the ends that are known, and why others are missing."""
+    try:
+        ends = await asked
+    except PymqError as error:
+        return Ends({}), {"stored messages": str(error)}
+    return ends, {broker: f"stored messages are unknown: {why}" for broker, why in ends.without.items()}

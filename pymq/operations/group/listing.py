@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pymq.client.admin import Admin
+from pymq.client.admin.rows import Rows
 from pymq.clock import Clock
 from pymq.model.names import RETRY_PREFIX, is_system_group
 from pymq.model.tables import SubscriptionGroupConfig
@@ -21,13 +22,26 @@ async def list_groups(admin: Admin, show_all: bool) -> list[dict[str, Any]]:
 
     A number is None where it is unknown, or may not be seen.
     """
-    configs = await admin.groups.all_configs()
-    lags, members = await admin.groups.all_lags(), await admin.groups.all_member_counts()
+    records = await list_members(admin, show_all)
+    return with_lags(records, await admin.groups.all_lags())
+
+
+def with_lags(records: Iterable[dict[str, Any]], lags: Rows[GroupLag]) -> list[dict[str, Any]]:
+    """Return the records of :func:`list_members` with the lags of their groups."""
+    found = []
+    for record in records:
+        sums = lags.get(record["group"], GroupLag(invisible=None if lags.withheld else 0))
+        found.append(record | {"lag": sums.known_lag, "invisible": sums.invisible})
+    return found
+
+
+async def list_members(admin: Admin, show_all: bool) -> list[dict[str, Any]]:
+    """Return what :func:`list_groups` does, without lags: they are None."""
+    configs, members = await admin.groups.all_configs(), await admin.groups.all_member_counts()
     records = []
     for name, brokers in configs.items():
         if not show_all and is_system_group(name):
             continue
-        sums = lags.get(name, GroupLag(invisible=None if lags.withheld else 0))
         online = members.get(name, GroupMembers(members=None if members.withheld else 0))
         config = next(iter(brokers.values()))
         records.append(
@@ -35,8 +49,8 @@ async def list_groups(admin: Admin, show_all: bool) -> list[dict[str, Any]]:
                 "group": name,
                 "brokers": sorted(brokers),
                 "members": online.members,
-                "lag": sums.known_lag,
-                "invisible": sums.invisible,
+                "lag": None,
+                "invisible": None,
                 "retry_max": config.retry_max_times,
                 "enabled": _enabled_on(brokers),
                 "ordered": config.consume_message_orderly,

@@ -181,6 +181,7 @@ class BrokerTables:
             return False
         now_ms = self._clock.monotonic_ms()
         self.groups.replace(found[0], now_ms)
+        self.groups.is_whole = not found[0].withheld
         self.readers.replace(found[1], now_ms)
         return True
 

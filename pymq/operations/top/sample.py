@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from pymq.client.admin import Admin, BrokerTarget
+from pymq.client.admin.rows import Rows, added_up
 from pymq.clock import Clock
 from pymq.errors import RefusedError
 from pymq.operations.asking.deadline import within
@@ -16,10 +17,12 @@ from pymq.operations.asking.failing import or_none
 from pymq.operations.asking.retried import Retried
 from pymq.operations.asking.single_flight import SingleFlight
 from pymq.operations.replica_view import BrokerView, brokers
-from pymq.operations.top.broker_tables import EVERY_PART, LISTED_EVERY_MS, REQUESTS_MAX, BrokerTables, Part
-from pymq.wire.bodies_rows import GroupLag, GroupMembers, TopicReaders
+from pymq.operations.top.broker_tables import EVERY_PART, LISTED_EVERY_MS, REQUESTS_MAX, BrokerTables, Dated, Part
+from pymq.wire.bodies_rows import GroupLag, GroupMembers, TopicEnds, TopicReaders
 
 ANSWER_TIME_MAX_S = 2.0  # a broker that takes longer is shown as silent, and does not hold the others up
+
+RowT = TypeVar("RowT")
 
 
 class BrokerSample(NamedTuple):
@@ -114,6 +117,26 @@ class Sampler:
         """Return how many samples it takes until each row of a part is new."""
         return max((tables.rounds(part) for tables in self._tables.values()), default=1)
 
+    def ends(self) -> tuple[int, dict[str, Mapping[str, TopicEnds]]] | None:
+        """Return the newest ends of topics by broker, and when the oldest of them came; None while one has none."""
+        return _oldest_of({name: tables.topics for name, tables in self._tables.items()})
+
+    def lags(self) -> tuple[int, Rows[GroupLag]] | None:
+        """Return how far groups are behind on all masters, without system groups, and when the oldest row came.
+
+        None while a master has none.
+        """
+        found = _oldest_of({name: tables.groups for name, tables in self._tables.items()})
+        if found is None:
+            return None
+        at_ms, tables = found
+        sums = added_up(
+            Rows((group, row) for group, row in rows.items() if row.topics != 0 or row.lag or row.committed)
+            for rows in tables.values()
+        )
+        sums.withheld = not all(broker.groups.is_whole for broker in self._tables.values())
+        return at_ms, sums
+
     async def _take(self, parts: frozenset[Part]) -> Sample:
         self._retried.forget_old()
         self.refusals = {}
@@ -186,6 +209,14 @@ class Sampler:
             for key in ("msgPutTotalTodayNow", "msgGetTotalTodayNow", "commitLogMaxOffset", "commitLogDiskRatio")
         )
         return BrokerSample(view, self._clock.monotonic_ms(), put, got, log_end, disk)
+
+
+def _oldest_of(tables: Mapping[str, Dated[RowT]]) -> tuple[int, dict[str, Mapping[str, RowT]]] | None:
+    """Return copies of tables, and the time of the oldest row; None when one is empty, as before its first answer."""
+    if not tables or not all(tables.values()):
+        return None
+    at_ms = min(min(rows.at_ms.values()) for rows in tables.values())
+    return at_ms, {name: dict(rows) for name, rows in tables.items()}
 
 
 def _number(text: str | None) -> float | None:

@@ -14,6 +14,7 @@ from pymq.wire.command import Command
 from pymq.wire.reply import Reply
 from tests.broker.world import FakePeer
 
+STEP_S = SLICE_S / 4 + 1e-9  # four fill a slice, however their sum is rounded
 REQUEST = Command(317, opaque=7, body=b"x" * 1000)
 
 
@@ -41,7 +42,7 @@ class Loop:
         while self.timers:
             self.run_one()
 
-    def steps(self, count: int, result: Reply | None = None, step_s: float = SLICE_S / 4) -> Steps[Reply]:
+    def steps(self, count: int, result: Reply | None = None, step_s: float = STEP_S) -> Steps[Reply]:
         for _ in range(count):
             self.now_s += step_s
             yield
@@ -66,10 +67,10 @@ def test_longer_work_rests_as_long_as_it_works_and_is_answered_late() -> None:
 
 def test_work_takes_turns_and_begins_only_after_a_rest() -> None:
     loop, peer = Loop(), FakePeer()
-    assert loop.work.answer(REQUEST, peer, loop.steps(16)) is None
+    assert loop.work.answer(REQUEST, peer, loop.steps(18)) is None
     assert loop.work.answer(REQUEST, peer, loop.steps(2)) is None, "other work waits"
     loop.run()
-    assert [reply.remark for reply in peer.answers] == ["2 steps", "16 steps"]
+    assert [reply.remark for reply in peer.answers] == ["2 steps", "18 steps"]
     assert loop.work.answer(REQUEST, peer, loop.steps(1)) is None, "the last slice was just now"
     loop.run()
     assert loop.work.answer(REQUEST, peer, loop.steps(0)) is None

@@ -36,6 +36,9 @@ def status_of(url: str) -> int:
         (["--behind-proxy", "--public-url", "http://mq.example.org"], "without TLS"),
         (["--behind-proxy", "--public-url", "ftp://x", "--insecure"], "ftp://x"),
         (["--namesrv", "no port"], "no port"),
+        (["--memory-budget", "31MB"], "not between 32.0 MB and 64.0 GB"),
+        (["--memory-budget", "999999999999999999TB"], "not between"),
+        (["--memory-budget", "much"], "not a size"),
     ],
 )
 def test_what_can_not_be_served_is_refused(options: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from pymq.client.admin import Admin
-from pymq.client.admin.connection import AnswerLimits, parsed_size_bytes
+from pymq.client.admin.connection import AnswerLimits, counting_parsed, parsed_size_bytes
 from pymq.errors import UnreachableError
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command
@@ -71,3 +71,14 @@ def test_pages_of_rows_count_together() -> None:
             await server.stop()
 
     assert asyncio.run(ask()) < 20
+
+
+def test_what_limited_connections_parse_is_counted() -> None:
+    body, limits = b'{"topicList":["a","b"]}', AnswerLimits(parsed_bytes_max=10_000)
+    with counting_parsed() as parsed:
+        names(body, None)
+        assert parsed.size_bytes == 0, "without limits nothing is measured"
+        names(body, limits)
+        assert parsed.size_bytes == parsed_size_bytes(body)
+    names(body, limits)
+    assert parsed.size_bytes == parsed_size_bytes(body), "the block has ended"

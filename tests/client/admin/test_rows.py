@@ -100,6 +100,10 @@ def test_rows_of_groups_and_topics_come_together_where_they_fit() -> None:
     )
     expected = {"g": GroupLag(lag=1), "h": GroupLag(lag=2)}, {"t": TopicReaders(lag=3)}
     assert asyncio.run(apart.rows.lags_and_readers("b")) == expected
+    topics = Pages(b'{"pymqGroups":{"g":{"lag":1}},"pymqNext":null}', b'{"pymqReaders":{"t":{}},"pymqWithheld":true}')
+    found = asyncio.run(topics.rows.lags_and_readers("b"))
+    assert found == ({"g": GroupLag(lag=1)}, {"t": TopicReaders()}) and len(topics.asked) == 2, "the groups did fit"
+    assert found is not None and [rows.withheld for rows in found] == [False, True]
     for other in (ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, b'{"offsetTable":{}}'):
         assert asyncio.run(Pages(other).rows.lags_and_readers("b")) is None
 

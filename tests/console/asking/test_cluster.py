@@ -8,17 +8,23 @@ from typing import Any
 
 import pytest
 
+from pymq.client.admin import connection
 from pymq.clock import ManualClock
 from pymq.console.asking.cluster import (
     AT_ONCE,
+    CHANGE_MS,
     HOLDERS_AT_ONCE,
     KEPT_COUNT_MAX,
     KEPT_MS,
     KEPT_TIMES,
     LONG_KEPT_MS,
+    OLD_MAX_MS,
+    SLOW_MS,
     Cluster,
+    Known,
     noting_age,
 )
+from pymq.console.asking.room import Room
 from pymq.errors import UnreachableError, UsageError
 from pymq.operations.asking.retried import RETRY_AFTER_MS
 
@@ -276,3 +282,192 @@ def test_a_console_that_only_looks_has_no_producer() -> None:
                 pass
 
     asyncio.run(work())
+
+
+class Slow:
+    """A question whose answers take long: 1, then 2, and so on."""
+
+    def __init__(self, took_ms: int = SLOW_MS) -> None:
+        self.clock, self.admin = ManualClock(), FakeAdmin()
+        self.cluster = Cluster(self.admin, self.clock)  # type: ignore[arg-type]
+        self.took_ms = took_ms
+        self.count = 0
+        self.error: Exception | None = None
+        self.known: Known | None = None
+        self.is_renewed = False
+
+    async def _answer(self, admin: Any) -> int:
+        self.count += 1
+        number = self.count
+        await turn()
+        if self.error is not None:
+            raise self.error
+        self.clock.advance(self.took_ms)
+        return number
+
+    async def ask(self, *, may_be_old: bool = True) -> tuple[int, int]:
+        """Return the answer and its age."""
+        with noting_age() as oldest:
+            found = await self.cluster.ask("rows", self._answer, may_be_old=may_be_old, known=lambda: self.known)
+        self.is_renewed = oldest.is_renewed
+        return found, oldest.age_ms
+
+    async def renewed(self) -> None:
+        """Wait until nothing is asked for in the background."""
+        await asyncio.gather(*self.cluster._renewals.values())
+        await asyncio.sleep(0)
+
+
+def slowly(work: Callable[[Slow], Awaitable[None]], took_ms: int = SLOW_MS) -> None:
+    async def main() -> None:
+        await work(Slow(took_ms))
+
+    asyncio.run(main())
+
+
+def test_an_old_answer_is_given_with_its_age_while_a_new_one_is_asked_for() -> None:
+    async def work(slow: Slow) -> None:
+        assert await slow.ask() == (1, 0)
+        slow.clock.advance(OLD_MAX_MS - 1)
+        assert list(await asyncio.gather(slow.ask(), slow.ask())) == [(1, OLD_MAX_MS - 1)] * 2
+        assert slow.is_renewed
+        await slow.renewed()
+        assert await slow.ask() == (2, 0) and slow.count == 2 and not slow.is_renewed
+
+    slowly(work)
+
+
+@pytest.mark.parametrize(
+    ("took_ms", "old_ms", "may_be_old"), [(199, 2_000, True), (200, OLD_MAX_MS, True), (200, 2_000, False)]
+)
+def test_an_answer_is_waited_for_that_comes_soon_or_must_be_new_or_is_too_old(
+    took_ms: int, old_ms: int, may_be_old: bool
+) -> None:
+    async def work(slow: Slow) -> None:
+        await slow.ask()
+        slow.clock.advance(old_ms)
+        assert await slow.ask(may_be_old=may_be_old) == (2, 0)
+
+    slowly(work, took_ms)
+
+
+def test_an_error_in_the_background_is_the_next_ones_and_not_hidden() -> None:
+    async def work(slow: Slow) -> None:
+        await slow.ask()
+        slow.clock.advance(LONG_KEPT_MS - 1)
+        slow.error, slow.known = UnreachableError("away"), Known(slow.clock.monotonic_ms(), 77)
+        assert await slow.ask() == (1, LONG_KEPT_MS - 1)
+        await slow.renewed()
+        for _ in range(2):
+            with pytest.raises(UnreachableError):
+                await slow.ask()
+        slow.error = None
+        assert (await slow.ask())[1] == 0
+
+    slowly(work)
+
+
+def test_a_bug_in_the_background_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def work(slow: Slow) -> None:
+        slow.known, slow.error = Known(0, 77), ValueError("a bug")
+        assert await slow.ask() == (77, 0)
+        await slow.renewed()
+        assert "a new answer to rows" in caplog.text
+
+    slowly(work)
+
+
+def test_what_others_know_is_taken_while_it_is_young() -> None:
+    async def work(slow: Slow) -> None:
+        slow.known = Known(0, 77)
+        slow.clock.advance(OLD_MAX_MS - 1)
+        assert await slow.ask() == (77, OLD_MAX_MS - 1)
+        await slow.renewed()
+        assert await slow.ask() == (1, 0)
+        slow.clock.advance(OLD_MAX_MS)
+        assert await slow.ask() == (2, 0), "neither is young"
+        assert await slow.ask(may_be_old=False) == (2, 0)
+
+    slowly(work)
+
+
+def test_nothing_of_before_a_change_is_given_after_it() -> None:
+    async def work(slow: Slow) -> None:
+        await slow.ask()
+        slow.clock.advance(KEPT_MS)
+        assert await slow.ask() == (1, KEPT_MS)
+        for _ in range(2):
+            await asyncio.sleep(0)
+        assert slow.count == 2, "a new one is on its way"
+        slow.cluster.forget()
+        changed_ms = slow.clock.monotonic_ms()
+        slow.known = Known(changed_ms + CHANGE_MS - 1, 77)
+        assert await slow.ask() == (3, 0), "neither joined, nor taken"
+        slow.cluster.forget()
+        slow.clock.advance(CHANGE_MS)
+        slow.known = Known(slow.clock.monotonic_ms(), 88)
+        assert await slow.ask() == (88, 0)
+        await slow.renewed()
+
+    slowly(work)
+
+
+def test_a_question_that_left_before_a_change_is_not_joined_after_it() -> None:
+    async def work(world: World) -> None:
+        before = asyncio.ensure_future(world.ask("a"))
+        await turn()
+        world.cluster.forget()
+        after = asyncio.ensure_future(world.ask("a"))
+        await turn()
+        world.free.set()
+        assert world.asked == ["a", "a"]
+        await asyncio.gather(before, after)
+        assert await world.ask("a") == "answer 2 to a"
+
+    run(work)
+
+
+def test_what_is_on_its_way_in_the_background_ends_with_the_client() -> None:
+    async def work(slow: Slow) -> None:
+        slow.known = Known(0, 77)
+        await slow.ask()
+        assert slow.cluster._renewals
+        await slow.cluster.close()
+        assert not slow.cluster._renewals and not slow.cluster.is_asking
+
+    slowly(work)
+
+
+def test_failures_that_are_remembered_are_bounded() -> None:
+    async def work(slow: Slow) -> None:
+        for number in range(KEPT_COUNT_MAX + 1):
+            slow.cluster._give_up(number)
+        assert len(slow.cluster._not_renewed) == 1
+
+    slowly(work)
+
+
+def test_kept_answers_of_all_persons_share_a_room() -> None:
+    async def main() -> None:
+        room, clock = Room(100), ManualClock()
+        ann, bob = (Cluster(FakeAdmin(), clock, room=room) for _ in range(2))  # type: ignore[arg-type]
+
+        async def large(admin: Any) -> str:
+            parsed = connection._parsed.get()
+            assert parsed is not None
+            parsed.size_bytes += 60
+            return "large"
+
+        await ann.ask("a", large)
+        assert room.held_bytes == 60
+        await bob.ask("a", large)
+        assert room.held_bytes == 60 and not ann._kept, "the older one went"
+        await ann.ask("a", large)
+        assert (ann.question_count, bob.question_count) == (2, 1)
+        for _ in range(2):
+            await bob.ask("small", large, is_small=True)
+        assert room.held_bytes == 60 and bob.question_count == 2 and ann._kept
+        await ann.close()
+        assert room.held_bytes == 0
+
+    asyncio.run(main())

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from pymq.client import PullConsumer
 from pymq.clock import Clock, SystemClock
-from pymq.console.serve import ConsoleSettings, running
+from pymq.console.serve import running
+from pymq.console.settings import ConsoleSettings
 from pymq.testing.broker import TestBroker
 from tests.console.messages.test_with_broker import Browser
 

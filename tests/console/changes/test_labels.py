@@ -110,8 +110,15 @@ def test_a_form_shows_bodies_as_text_alone() -> None:
         "context": "c",
         "contexts": ["c"],
     }
-    around |= {"session": session, "section": "", "navigation": (), "as_of_ms": 0, "allow_changes": True}
-    around |= {"static": str, "at": str, "query": lambda **changes: ""}
+    around |= {
+        "session": session,
+        "section": "",
+        "is_renewed": False,
+        "navigation": (),
+        "as_of_ms": 0,
+        "allow_changes": True,
+    }
+    around |= {"is_renewed": False, "static": str, "at": str, "query": lambda **changes: ""}
     text = (
         environment().get_template("form.html").render(fields=fields, note="", sections=(), is_question=False, **around)
     )

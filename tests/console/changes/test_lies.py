@@ -14,7 +14,8 @@ from pymq.client import Admin, Message, Producer
 from pymq.clock import SystemClock
 from pymq.console.changes import dead_letters
 from pymq.console.pages.page import PAGE_TIMEOUT_S
-from pymq.console.serve import ConsoleSettings, running
+from pymq.console.serve import running
+from pymq.console.settings import ConsoleSettings
 from pymq.model.names import retry_topic
 from pymq.model.tables import SubscriptionGroupConfig
 from pymq.testing.broker import TestBroker

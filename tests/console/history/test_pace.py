@@ -16,8 +16,8 @@ def test_a_question_is_due_at_once_and_then_after_its_interval() -> None:
 def test_answers_that_take_long_are_asked_for_less_often() -> None:
     pace = Pace(30_000)
     pace.note(0, 3_000)
-    assert pace.interval_ms == 180_000 == round(3_000 / SHARE_MAX)
-    pace.note(180_000, 180_100)
+    assert pace.interval_ms == 240_000 == round(3_000 / SHARE_MAX)
+    pace.note(240_000, 240_100)
     assert pace.interval_ms == 30_000, "and as often as before, when they come sooner"
 
 
@@ -26,7 +26,7 @@ def test_an_answer_that_comes_in_parts_is_asked_for_more_often() -> None:
     pace.note(0, 100, rounds=6)
     assert pace.interval_ms == 10_000
     pace.note(0, 400, rounds=6)
-    assert pace.interval_ms == 24_000
+    assert pace.interval_ms == 32_000
 
 
 def test_a_question_can_be_put_off() -> None:

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from pymq.client.admin.rows import Rows
-from pymq.console.history.recorder import ENDS_MS, LAGS_MS, REFUSED_AGAIN_MS, ROUND_MS, Recorder
+from pymq.console.history.recorder import ENDS_MS, LAGS_MS, PAIRS_MS, REFUSED_AGAIN_MS, REST_MIN_MS, ROUND_MS, Recorder
 from pymq.console.history.rings import CLUSTER, Kind, Measure, Rings, Subject, point_at
 from pymq.errors import RefusedError, UnreachableError
 from pymq.operations.top.broker_tables import Part
+from pymq.wire.bodies_admin import TopicLag
 from pymq.wire.bodies_rows import GroupLag, TopicEnds, TopicReaders
 from tests.operations.top.sampled import Brokers
 
@@ -264,6 +265,79 @@ def test_a_fault_does_not_end_the_samples(caplog: pytest.LogCaptureFixture) -> N
     assert "a sample of a cluster" in caplog.text
     assert slept == [ROUND_MS / 1000] * 2
     assert world.admin.closed == 1
+
+
+def test_the_first_ends_and_lags_come_one_soon_after_the_other() -> None:
+    world, slept = World(), list[float]()
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        world.admin.pass_time(round(seconds))
+        if len(slept) == 3:
+            raise asyncio.CancelledError
+
+    recorder = Recorder(lambda: world.admin, world.admin.clock, world.rings, sleep=sleep)  # type: ignore[arg-type,return-value]
+    assert recorder.ends() is None and recorder.lags() is None
+
+    async def run() -> None:
+        with pytest.raises(asyncio.CancelledError):
+            await recorder.run()
+
+    asyncio.run(run())
+    assert slept == [REST_MIN_MS / 1000, ROUND_MS / 1000, ROUND_MS / 1000]
+    assert world.admin.row_requests == ["ends", "lags_and_readers"]
+    assert recorder.took_ms == {Part.ends: 0, Part.lags: 0}
+    ends, lags = recorder.ends(), recorder.lags()
+    assert ends is not None and list(ends[1]["a"]) == ["t0"] and lags is not None and list(lags[1]) == ["g"]
+
+
+class Paired(World):
+    """A cluster whose group g is behind on two topics."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lags = {"t0": TopicLag(queues=1, lag=5), "t1": TopicLag(queues=1, lag=0)}
+        self.asked: list[str] = []
+        self.error: Exception | None = None
+        self.admin.groups.topic_lags = self._topic_lags
+
+    async def _topic_lags(self, group: str) -> dict[str, TopicLag]:
+        self.asked.append(group)
+        if self.error is not None:
+            raise self.error
+        return self.lags
+
+    def lag_of(self, topic: str) -> list[float]:
+        return self.points(Subject(Kind.pair, "g", topic), Measure.lag)
+
+
+def test_the_worst_groups_lags_come_by_topic_and_become_0() -> None:
+    world = Paired()
+    world.round(3)
+    assert world.asked == ["g"] and world.lag_of("t0") == [5] and world.lag_of("t1") == []
+    world.lags = {"t0": TopicLag(queues=1, lag=0), "t1": TopicLag(queues=1, lag=7)}
+    world.round(PAIRS_MS // ROUND_MS + 2)
+    assert world.asked == ["g", "g"] and world.lag_of("t0")[-1] == 0 and world.lag_of("t1")[-1] == 7
+
+
+def test_a_group_that_someone_looks_at_is_asked_for_with_the_topic_on_its_page() -> None:
+    world = Paired()
+    world.recorder.watch("idle", "t1")
+    world.round(3)
+    assert world.asked == ["idle", "g"]
+    assert world.points(Subject(Kind.pair, "idle", "t1"), Measure.lag) == [0]
+
+
+def test_lags_by_topic_that_are_not_whole_are_gaps() -> None:
+    world = Paired()
+    world.error = UnreachableError("away")
+    world.round(3)
+    assert world.asked == ["g"] and world.lag_of("t0") == []
+    world.error = None
+    world.admin.unreached["b"] = "a broker without a master"
+    world.recorder._pairs_pace.put_off(0)
+    asyncio.run(world.recorder._ask_for_pairs())
+    assert len(world.asked) == 2 and world.lag_of("t0") == []
 
 
 def test_a_recorder_that_never_asked_has_nothing_to_close() -> None:

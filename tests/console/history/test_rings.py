@@ -157,3 +157,18 @@ def test_subjects_that_are_gone_for_an_hour_are_forgotten() -> None:
     rings.put(topic("b"), Measure.in_rate, 2, 1.0)
     rings.forget_old(POINTS + 1)
     assert list(rings) == [topic("b")] and rings.count == 1
+
+
+def test_pairs_give_way_before_topics_and_topics_before_groups() -> None:
+    rings = Rings(3)
+    pair, topic, group = Subject(Kind.pair, "g", "t"), Subject(Kind.topic, "t"), Subject(Kind.group, "g")
+    for subject in (topic, group, pair):
+        assert rings.put(subject, Measure.lag, 1, 1.0)
+    assert not rings.put(Subject(Kind.pair, "g", "other"), Measure.lag, 1, 1.0), "no room for one that nobody looks at"
+    gone: list[Subject] = []
+    for number in range(3):
+        before = set(rings)
+        rings.see(seen := Subject(Kind.group, f"seen{number}"))
+        assert rings.put(seen, Measure.lag, 1, 1.0)
+        gone += before - set(rings)
+    assert gone == [pair, topic, group]

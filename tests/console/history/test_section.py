@@ -103,3 +103,14 @@ def test_a_page_that_is_opened_gets_room() -> None:
     assert "no room for the figures of all" in charts(seen, TOPIC).note
     seen.put(TOPIC, Measure.in_rate, 812.0)
     assert charts(seen, TOPIC).charts
+
+
+def test_a_groups_topic_has_a_chart_with_ids_of_its_own() -> None:
+    seen = Seen()
+    pair = Subject(Kind.pair, "billing", "orders")
+    seen.put(pair, Measure.lag, *[5.0] * 12)
+    seen.put(GROUP, Measure.lag, *[7.0] * 12)
+    found = [charts(seen, pair), charts(seen, GROUP)]
+    assert [chart.title for chart in found[0].charts] == ["Lag on this topic"]
+    ids = re.findall(r'id="([^"]+)"', "".join(map(html, found)))
+    assert len(ids) == len(set(ids)) == 4

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
 from pymq.client.admin import BrokerTarget
+from pymq.client.admin.rows import Rows
 from pymq.clock import ManualClock
-from pymq.console.asking.cluster import KEPT_MS
+from pymq.console.asking.cluster import KEPT_MS, SLOW_MS
 from pymq.console.history import sight as module
 from pymq.console.history.rings import CLUSTER, Kind, Measure, Subject
 from pymq.console.history.sight import ALLOWED_MS, Permissions
 from pymq.errors import NotFoundError, RefusedError, UnreachableError
 from pymq.operations.top.broker_tables import Part
+from pymq.wire.bodies_rows import GroupLag, TopicEnds
 from tests.console.history.worlds import Seen, run
 
 TOPIC, GROUP, BROKER = Subject(Kind.topic, "orders"), Subject(Kind.group, "billing"), Subject(Kind.broker, "h:2")
@@ -100,3 +106,50 @@ def test_a_subject_has_room_while_there_is_some() -> None:
     assert seen.sight.has_room(TOPIC)
     seen.put(TOPIC, Measure.in_rate, 1.0)
     assert seen.sight.has_room(TOPIC) and not seen.sight.has_room(GROUP)
+
+
+class Sampled(Seen):
+    """A recorder that has sampled ends and lags."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.recorder.took_ms = {Part.ends: SLOW_MS, Part.lags: SLOW_MS}
+        rows = Rows({"billing": GroupLag(topics=1, lag=5)})
+        self.ends: dict[str, Mapping[str, TopicEnds]] = {"a": {"orders": TopicEnds(stored=3)}}
+        self.recorder._sampler = cast(Any, SimpleNamespace(ends=lambda: (7, self.ends), lags=lambda: (8, rows)))
+
+
+def test_samples_stand_for_the_questions_of_whoever_asks_as_the_console_does() -> None:
+    seen = Sampled()
+    nobody = seen.sight_of("")
+    ends, lags = nobody.ends(), nobody.lags()
+    assert ends is not None and ends.at_ms == 7 and ends.answer.by_broker == seen.ends
+    assert lags is not None and lags.at_ms == 8 and lags.answer["billing"].lag == 5
+
+
+def test_samples_do_not_stand_for_the_questions_of_others() -> None:
+    seen = Sampled()
+    assert seen.sight_of("reader").ends() is None and seen.sight_of("reader").lags() is None
+    seen.recorder.has_credentials = True
+    assert seen.sight_of("").ends() is None and seen.sight_of("").lags() is None
+
+
+def test_questions_that_are_answered_soon_are_asked() -> None:
+    seen = Sampled()
+    seen.recorder.took_ms = {Part.ends: SLOW_MS - 1, Part.lags: SLOW_MS}
+    assert seen.sight_of("").ends() is None and seen.sight_of("").lags() is not None
+    seen.recorder.took_ms = {Part.ends: SLOW_MS}
+    assert seen.sight_of("").ends() is not None and seen.sight_of("").lags() is None
+
+
+def test_without_a_sample_nothing_is_known() -> None:
+    assert Seen().sight_of("").ends() is None and Seen().sight_of("").lags() is None
+
+
+def test_a_pair_is_seen_by_who_may_see_the_group() -> None:
+    seen = Seen()
+    pair = Subject(Kind.pair, "billing", "orders")
+    assert run(seen.sight.allowed(pair)) and seen.admin.asked == ["billing"]
+    other = Seen()
+    other.admin.errors["billing"] = REFUSAL
+    assert not run(other.sight.allowed(pair))

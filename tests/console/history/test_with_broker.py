@@ -15,11 +15,11 @@ from pymq.clock import ManualClock
 from pymq.console.answers import Shell
 from pymq.console.app import Console, make_app
 from pymq.console.asking.clusters import Clusters
+from pymq.console.clients import gatherer
 from pymq.console.history.recorder import Recorder
 from pymq.console.history.rings import CLUSTER, Kind, Measure, Subject, point_at
 from pymq.console.people.log_in import LogIns
 from pymq.console.people.sessions import Session, Sessions
-from pymq.console.serve import gatherer
 from pymq.console.web.origins import Origins
 from pymq.console.web.static_files import StaticFiles
 from pymq.model.tables import TopicConfig

@@ -10,7 +10,8 @@ from urllib.parse import urlencode
 from pymq.clock import SystemClock
 from pymq.console.app import PAGES
 from pymq.console.metrics import ConsoleMetrics
-from pymq.console.serve import ConsoleSettings, running
+from pymq.console.serve import running
+from pymq.console.settings import ConsoleSettings
 from pymq.security.credentials import Credentials
 from tests.console.asgi import Answer, asked
 

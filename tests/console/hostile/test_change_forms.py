@@ -14,7 +14,8 @@ import pytest
 from pymq.client import Admin, Message, Producer
 from pymq.clock import SystemClock
 from pymq.console.change_routes import CHANGES
-from pymq.console.serve import ConsoleSettings, running
+from pymq.console.serve import running
+from pymq.console.settings import ConsoleSettings
 from pymq.console.web.asgi import App
 from pymq.testing.broker import TestBroker
 from tests.console.asgi import Answer, asked

@@ -145,7 +145,7 @@ def test_a_name_server_that_lists_the_console_itself(world: World) -> None:
             answer.body = answer.body.replace(world.broker.address.encode(), world.console.host.encode())
         await say(encode_command(answer))
 
-    world.namesrv.lie = lists_the_console
+    world.namesrv.lie, lied_ms = lists_the_console, time.time() * 1000
     try:
         time.sleep(2.1)
         answers = asyncio.run(ask_all(world))
@@ -154,5 +154,6 @@ def test_a_name_server_that_lists_the_console_itself(world: World) -> None:
     for path, status, found, _ in answers:
         assert status in STATUSES, f"{path}: {status}"
         if status == 200 and path not in WITHOUT_BROKERS:
-            assert found["missing"], path
+            # One that took long, on a busy machine, is shown as an old one: the page says its age.
+            assert found["missing"] or int(str(found["asOfMs"])) <= lied_ms, path
     assert world.console.is_running and not world.console.log

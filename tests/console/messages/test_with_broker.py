@@ -15,7 +15,8 @@ import pytest
 from pymq.client import Admin, Credentials, Message, Producer
 from pymq.clock import SystemClock
 from pymq.console.messages import tail as tail_module
-from pymq.console.serve import ConsoleSettings, running
+from pymq.console.serve import running
+from pymq.console.settings import ConsoleSettings
 from pymq.model.names import dlq_topic
 from pymq.model.tables import TopicConfig
 from pymq.operations.message.reading import READER_GROUP

@@ -199,6 +199,7 @@ def html(page: Any, visited: Visit) -> str:
         "navigation": (),
         "now_ms": visited.clock.now_ms(),
         "as_of_ms": visited.clock.now_ms(),
+        "is_renewed": False,
         "kept": visited.parameters.without_list,
         "allow_changes": False,
         "static": lambda name: f"/static/{name}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pymq import __version__
 from pymq.console.asking.cluster import AT_ONCE
+from pymq.console.memory import MemoryBudget
 from pymq.console.pages.about import LIMITS, About
 from pymq.console.people.sessions import SESSION_COUNT_MAX
 from tests.console.pages.visits import FakeCluster, html_of, page_of
@@ -11,7 +12,7 @@ from tests.console.pages.visits import FakeCluster, html_of, page_of
 
 def test_the_page_says_version_limits_and_counts() -> None:
     counts = {"sessions": 3}
-    about = About(["prod"], lambda: counts)
+    about = About(["prod"], MemoryBudget(), lambda: counts)
     page = page_of(about.page, FakeCluster({}))
     assert page.data["version"] == __version__ and page.data["counts"] == [{"name": "sessions", "value": 3}]
     counts["sessions"] = 4

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from pymq.client.admin.rows import Rows
 from pymq.console.pages.groups import groups
+from pymq.wire.bodies_rows import GroupLag
 from tests.console.pages.visits import FakeCluster, html_of, page_of
 
 
@@ -23,7 +25,8 @@ def group(name: str, **more: Any) -> dict[str, Any]:
 
 
 def cluster(*found: dict[str, Any]) -> FakeCluster:
-    return FakeCluster({"groups": list(found)})
+    lags = {each["group"]: GroupLag(topics=0 if each["lag"] is None else 1, lag=each["lag"] or 0) for each in found}
+    return FakeCluster({"groups": list(found), "lags": Rows(lags)})
 
 
 def test_states_are_words() -> None:

@@ -6,29 +6,28 @@ from typing import Any
 
 import pytest
 
+from pymq.client.admin import BrokerTarget
+from pymq.client.admin.rows import Rows
+from pymq.console.asking.cluster import SLOW_MS
 from pymq.console.history.rings import Kind, Measure, Subject
 from pymq.console.history.sight import OLD_MS
+from pymq.console.pages.group import _ABOUT
+from pymq.model.tables import TopicConfig
 from pymq.operations.top.broker_tables import Part
 from pymq.operations.top.rates import Figures
-from pymq.operations.topic.table import TopicTable
+from pymq.operations.topic.table import Ends, TopicTable
+from pymq.wire.bodies_rows import GroupLag, TopicEnds
 from tests.console.history.worlds import Site
 
-
-def topic_row(name: str, stored: int | None = 5) -> dict[str, Any]:
-    queues = {"read_queues": 4, "write_queues": 4, "perm": "RW"}
-    return {
-        "topic": name,
-        "kind": "application",
-        "type": "",
-        "brokers": ["a"],
-        "queues": [{"broker": "a"} | queues],
-        "stored": stored,
-        "last_ms": None,
-    } | queues
+TABLE = TopicTable(
+    [(BrokerTarget("a", "east", "h:1"), {name: TopicConfig(topic_name=name) for name in ("orders", "idle", "secret")})],
+    (),
+)
+ENDS = Ends({"a": {name: TopicEnds(stored=5) for name in ("orders", "idle")}})
 
 
-def group_row(name: str, lag: int | None = 5) -> dict[str, Any]:
-    row = {"group": name, "brokers": ["a"], "members": 1, "lag": lag, "invisible": 0, "retry_max": 16}
+def group_row(name: str) -> dict[str, Any]:
+    row = {"group": name, "brokers": ["a"], "members": 1, "lag": None, "invisible": None, "retry_max": 16}
     return row | {"enabled": True, "ordered": False, "broadcast_allowed": True}
 
 
@@ -39,13 +38,26 @@ class Lists(Site):
         super().__init__(**options)
 
         async def topic_table(admin: Any) -> TopicTable:
-            return TopicTable([topic_row("orders"), topic_row("idle"), topic_row("secret", None)], {})
+            return TABLE
 
-        async def list_groups(admin: Any, show_all: bool) -> list[dict[str, Any]]:
-            return [group_row("billing"), group_row("audit"), group_row("secret", None)]
+        async def ends(admin: Any) -> Ends:
+            return ENDS
+
+        async def ends_of(admin: Any, *parts: Any) -> Ends:
+            return ENDS
+
+        async def list_members(admin: Any, show_all: bool) -> list[dict[str, Any]]:
+            return [group_row("billing"), group_row("audit"), group_row("secret")]
+
+        async def all_lags() -> Rows[GroupLag]:
+            return Rows({"billing": GroupLag(topics=1, lag=5), "audit": GroupLag(topics=1, lag=5)})
 
         patch.setattr("pymq.console.pages.topics.topic_table", topic_table)
-        patch.setattr("pymq.console.pages.groups.list_groups", list_groups)
+        for name in ("ends_at_once", "ends_of_all"):
+            patch.setattr(f"pymq.console.pages.topics.{name}", ends)
+        patch.setattr("pymq.console.pages.topics.ends_of", ends_of)
+        patch.setattr("pymq.console.pages.groups.list_members", list_members)
+        self.admin.groups.all_lags = all_lags
         at_ms = self.clock.monotonic_ms()
         rates = {"orders": 812.0, "idle": 0.0, "secret": 99.0}
         self.recorder.topics = {name: Figures(rate, at_ms) for name, rate in rates.items()}
@@ -53,6 +65,7 @@ class Lists(Site):
             name: {"out": rate, "at_ms": at_ms}
             for name, rate in (("billing", 20.0), ("audit", 700.0), ("secret", 99.0))
         }
+        self.recorder.took_ms = {Part.ends: SLOW_MS, Part.lags: SLOW_MS}
         self.recorder.at_ms = {Part.ends: at_ms, Part.lags: at_ms}
         for name, rate in rates.items():
             self.put(Subject(Kind.topic, name), Measure.in_rate, *[rate] * 12)
@@ -113,3 +126,70 @@ def test_rows_that_are_shown_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     site = Lists(monkeypatch)
     site.get("topics", "q=idle")
     assert list(site.rings)[-1] == Subject(Kind.topic, "idle")
+
+
+def test_sampled_lags_are_shown_with_their_age_while_new_ones_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Lists(monkeypatch)
+    came_ms = site.clock.monotonic_ms()
+    sampled = Rows({"billing": GroupLag(topics=1, lag=99)})
+    monkeypatch.setattr(site.recorder, "lags", lambda: (came_ms, sampled))
+    site.clock.advance(50_000)
+    assert "newer figures are on their way" in site.get("groups").text
+    site = Lists(monkeypatch)
+    monkeypatch.setattr(site.recorder, "lags", lambda: (came_ms, sampled))
+    site.clock.advance(50_000)
+    found = site.json("groups")
+    assert {row["group"]: row["lag"] for row in found["groups"]} == {"audit": None, "billing": 99, "secret": None}
+    assert found["asOfMs"] == site.clock.now_ms() - 50_000
+    assert {row["lag"] for row in site.json("groups", "show=all")["groups"]} == {5, None}, "samples lack system groups"
+
+
+def test_sampled_ends_sort_topics_with_their_age(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Lists(monkeypatch)
+    came_ms = site.clock.monotonic_ms()
+    sampled = {"a": {"idle": TopicEnds(stored=99), "orders": TopicEnds(stored=98)}}
+    monkeypatch.setattr(site.recorder, "ends", lambda: (came_ms, sampled))
+    site.clock.advance(50_000)
+    found = site.json("topics", "sort=stored&order=down")
+    assert [row["stored"] for row in found["topics"]] == [99, 98, None]
+    assert found["asOfMs"] == site.clock.now_ms() - 50_000
+    assert [row["stored"] for row in site.json("topics")["topics"]] == [5, 5, None], "asked for"
+
+
+def test_a_groups_page_has_the_lag_of_its_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    site, watched = Lists(monkeypatch), list[tuple[str, str]]()
+    figures = {"queues": 8, "lag": 9, "lag_ms": 5, "invisible": 0, "retry": 0, "unknown_queues": 0}
+    about: dict[str, Any] = {
+        "group": "billing",
+        "progress": [{"topic": "orders"} | figures],
+        "members": [],
+        "subscriptions": [],
+    }
+    about |= dict.fromkeys(column.key for column in _ABOUT) | {
+        "brokers": ["a"],
+        "differing_subscriptions": [],
+        "lag": 9,
+    }
+
+    async def group_record(*parts: Any) -> dict[str, Any]:
+        return about
+
+    async def topic_lags(group: str) -> dict[str, Any]:
+        return {}
+
+    async def rows(*parts: Any) -> list[dict[str, Any]]:
+        return []
+
+    site.admin.groups.topic_lags = topic_lags
+    monkeypatch.setattr("pymq.console.pages.group.group_record", group_record)
+    monkeypatch.setattr("pymq.console.pages.group.lag_of_group", rows)
+    monkeypatch.setattr(site.recorder, "watch", lambda *pair: watched.append(pair))
+    site.put(Subject(Kind.pair, "billing", "orders"), Measure.lag, *[41.0] * 12)
+    found = site.json("groups/billing")
+    assert found["lastHourOfTopic"]["lag"][-1] == 41 and watched == [("billing", "orders")]
+    assert "Last hour of orders" in site.get("groups/billing").text
+    other = site.json("groups/billing", "topic=other")
+    assert "first figures" in other["lastHourOfTopic"]["note"]
+    assert watched[-1] == ("billing", "other")
+    hostile = site.get("groups/billing", "topic=%3Cb%3E%22").text
+    assert "Last hour of &lt;b&gt;" in hostile and "<b>&#34;" not in hostile

@@ -30,7 +30,7 @@ class FakeCluster:
         self.unreached = dict(unreached or {})
         self.asked: list[Hashable] = []
 
-    async def ask(self, key: Hashable, question: Callable[[Any], Any]) -> Any:
+    async def ask(self, key: Hashable, question: Callable[[Any], Any], **options: Any) -> Any:
         self.asked.append(key)
         answer = self.answers[key[0] if isinstance(key, tuple) else cast(str, key)]
         if isinstance(answer, Exception):

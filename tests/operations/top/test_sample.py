@@ -166,3 +166,42 @@ def test_names_that_rows_count_are_asked_for_on_several_masters() -> None:
         sampler = Sampler(admin, admin.clock, counts_names=counts_names)  # type: ignore[arg-type]
         asyncio.run(sampler.sample([Part.ends, Part.lags]))
         assert wanted == [counts_names] * 2
+
+
+def test_newest_rows_of_all_masters_come_with_the_time_of_the_oldest() -> None:
+    admin = Brokers()
+    sampler = Sampler(admin, admin.clock)  # type: ignore[arg-type]
+    assert sampler.ends() is None and sampler.lags() is None, "nothing was asked"
+    admin.give_rows(lag=5, committed=95)
+    asyncio.run(sampler.sample([Part.ends]))
+    assert sampler.ends() == (0, {"a": {"t0": TopicEnds(queues=2)}}) and sampler.lags() is None
+    admin.clock.advance(700)
+    asyncio.run(sampler.sample([Part.lags]))
+    found = sampler.lags()
+    assert found is not None and found[0] == 700 and list(found[1]) == ["g"] and found[1]["g"].lag == 5
+    assert not found[1].withheld
+    admin.given["lags_and_readers"][0].withheld = True
+    asyncio.run(sampler.sample([Part.lags]))
+    again = sampler.lags()
+    assert again is not None and again[1].withheld
+
+
+def test_groups_that_read_nothing_have_no_lag_of_0() -> None:
+    admin = Brokers()
+    admin.give_rows(lag=5)
+    admin.given["lags_and_readers"][0]["idle"] = GroupLag()
+    sampler = Sampler(admin, admin.clock)  # type: ignore[arg-type]
+    asyncio.run(sampler.sample())
+    found = sampler.lags()
+    assert found is not None and list(found[1]) == ["g"]
+
+
+def test_rows_that_come_in_turn_are_as_old_as_the_oldest_and_not_whole() -> None:
+    admin = Brokers()
+    sampler = Sampler(admin, admin.clock, requests_max=2)  # type: ignore[arg-type]
+    asyncio.run(sampler.sample())
+    admin.clock.advance(20_000)
+    asyncio.run(sampler.sample())
+    ends, lags = sampler.ends(), sampler.lags()
+    assert ends is not None and ends[0] == 0, "one of three topics was asked in the first round alone"
+    assert lags is not None and lags[1].withheld
