@@ -66,6 +66,7 @@ class Tour:
         self._server.start()
         try:
             self._say(f"name server {self._server.namesrv}, broker {self._server.broker}, process {self._server.pid}")
+            self._say(f"pages while it runs: {self._server.console}")
             for topic in TOPICS:
                 self._pymq("topic", "create", topic, "--wq", QUEUES, "--rq", QUEUES)
             self._send()
@@ -81,7 +82,7 @@ class Tour:
         self._title("8  Stopped cleanly")
         self._say(f"broker data    {self._directory / 'broker'}")
         self._say(f"Parquet files  {self._export_dir}")
-        self._say(f"start it again: pymq standalone --dir {self._directory / 'broker'}")
+        self._say(f"start it again: pymq standalone --dir {self._directory / 'broker'} --console-port 8082")
 
     def _send(self) -> None:
         self._title("2  Every row of the vega_datasets files, and generated orders")
@@ -118,6 +119,7 @@ class Tour:
         again = received.total() - len(received)
         self._say(f"{len(received):,} messages" + (f", {again:,} of them more than once" if again else ", each once"))
         self._pymq("group", "lag", GROUP, show=True)
+        self._say(f"the same as a page: {self._server.console}/at/default/groups/{GROUP}")
 
     def _export(self) -> None:
         self._title("5  Exporting to Parquet")

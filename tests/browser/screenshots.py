@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import base64
 import json
+import math
 import signal
 import subprocess
 import sys
@@ -26,7 +27,7 @@ from tests.browser.chromium import running_chromium
 
 WINDOW: Final = {"width": 1000, "height": 640}
 QUALITY: Final = 55
-SETTLE_S: Final = 45.0  # until charts have some points
+SETTLE_S: Final = 420.0  # until charts have a shape
 STOP_TIMEOUT_S: Final = 60.0
 SECRET: Final = "secret-of-the-screenshots"
 
@@ -48,6 +49,8 @@ PAGES: Final[dict[str, str | Callable[[Page], None]]] = {
     "doctor": "doctor",
     "name-servers": "namesrv",
     "about": "about",
+    "send": "topics/orders/send",
+    "resend": "dlq/billing/resend",
     "reset": "groups/billing/reset",
     "plan": lambda page: _plan(page),
     "audit": "audit",
@@ -101,7 +104,7 @@ def shop() -> Iterator[str]:
         while time.monotonic() < until_s:
             number += 1
             producer.send(_message("orders" if number % 3 else "payments", number))
-            time.sleep(0.02)
+            time.sleep(0.02 + 0.015 * math.sin(time.monotonic() / 20))  # so that rates go up and down
         with Admin(server.namesrv) as admin:
             admin.namesrv.put_value("settings", "color", "blue")
         yield url
