@@ -6,18 +6,22 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser
 
 from pymq.client import Message
 from pymq.client.sync import Admin, Producer, PushConsumer
+from pymq.model.names import TRACE_TOPIC
+from pymq.model.trace import TraceKind, TraceRecord, encode_trace
 from pymq.operations.topic.order import ORDER_NAMESPACE
 from pymq.testing.standalone import StandaloneProcess
 from tests.browser.chromium import chromium_path, running_chromium
 
 SECRET = "open sesame 1"  # of the user admin
 # Texts that others can put into keys, tags, properties, bodies and values. A dialog of theirs fails the test.
+HOSTILE_FILE = "<img src=x onerror=alert(5)>\u202e.yml"  # a setting's value
 HOSTILE = [
     "<img src=x onerror=alert(1)>",
     "\"'><script>alert(2)</script><svg onload=alert(3)>",
@@ -46,7 +50,8 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[StandaloneProcess]:
     """A cluster with some topics, messages and a group, and its console."""
-    with StandaloneProcess(arguments=["--console-port", "0"]) as server:
+    settings = {"traceTopicEnable": "true", "plainAclFile": HOSTILE_FILE}
+    with StandaloneProcess(settings=settings, arguments=["--console-port", "0"]) as server:
         with Producer("seeding", namesrv=server.namesrv) as producer:
             for number in range(60):
                 producer.send(Message(f"topic-{number:02}", b'{"id": 1}'))
@@ -56,9 +61,10 @@ def cluster() -> Iterator[StandaloneProcess]:
             for text in HOSTILE:
                 plain = text.replace("\0", "").replace(" ", "_")[:200]
                 properties = {"color": plain, plain[:60].replace("=", "-"): "x"}
-                producer.send(
+                sent = producer.send(
                     Message("hostile", text, tags=plain.replace("|", ""), keys=[plain], properties=properties)
                 )
+                producer.send(Message(TRACE_TOPIC, _traces(sent.message_id, text), keys=[sent.message_id]))
         with Admin(server.namesrv) as admin:
             for number, text in enumerate(HOSTILE[:6]):
                 admin.namesrv.put_value(ORDER_NAMESPACE, f"topic-{number}", text.replace("\0", ""))
@@ -66,6 +72,19 @@ def cluster() -> Iterator[StandaloneProcess]:
         consumer.subscribe("orders")
         with consumer:
             yield server
+
+
+def _traces(message_id: str, text: str) -> str:
+    """Return records whose texts are hostile."""
+    shared: dict[str, Any] = {"message_id": message_id, "group": text, "region": text, "keys": text, "request_id": text}
+    sent: dict[str, Any] = {"topic": text, "tags": text, "store_host": text, "offset_message_id": text}
+    records = [
+        TraceRecord(TraceKind.PUBLISHED, **shared, **sent),
+        TraceRecord(TraceKind.DELIVERED, **shared),
+        TraceRecord(TraceKind.CONSUMED, **shared),
+        TraceRecord(TraceKind.TRANSACTION_ENDED, transaction_id=text, state=text, **shared, **sent),
+    ]
+    return "".join(map(encode_trace, records))
 
 
 @pytest.fixture(scope="session")

@@ -171,14 +171,17 @@ def test_hostile_texts_stay_texts(browser: Browser, console: str, scripts: bool)
         page.goto(f"{console}/at/default/messages?topic=hostile")
         found = [link for link in links(page) if "/messages/hostile/" in link]
         assert len(set(found)) == len(HOSTILE)
-        places = [f"{link}?as={way}" for link in dict.fromkeys(found) for way in ("text", "hex")]
-        for url in [page.url, f"{console}/at/default/namesrv", f"{console}/at/default/topics/hostile/tail", *places]:
+        places = [f"{link}{way}" for link in dict.fromkeys(found) for way in ("?as=text", "?as=hex", "/trace")]
+        others = ["namesrv", "topics/hostile/tail", "brokers/broker-a/0?q=plainAclFile"]
+        for url in [page.url, *(f"{console}/at/default/{path}" for path in others), *places]:
             page.goto(url, wait_until="domcontentloaded")
             assert page.locator("img, svg[onload], script:not([src]), textarea").count() == 0, url
             assert overflow(page) <= 0, url
             shown = page.content()
             assert not set(shown) & {"\x1b", "\u202e", "\u2066"}, url
             assert not watch.problems, (url, watch.problems)
+            assert "?q=plain" not in url or "onerror=alert(5)" in (page.locator("main").text_content() or "")
+            assert "/trace" not in url or page.locator("tbody tr").count() >= 4, "the records are shown"
 
 
 def log_in(page: Page, secret: str) -> None:
