@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Error, Page
 
 from pymq.client import Message
 from pymq.client.sync import Producer, PushConsumer
@@ -27,7 +27,8 @@ from tests.browser.chromium import running_chromium
 
 WINDOW: Final = {"width": 1000, "height": 640}
 QUALITY: Final = 55
-SETTLE_S: Final = 420.0  # until charts have a shape
+SETTLE_S: Final = 60.0  # until charts have some points
+CAPTURES_MAX: Final = 5
 STOP_TIMEOUT_S: Final = 60.0
 SECRET: Final = "secret-of-the-screenshots"
 
@@ -184,10 +185,26 @@ def _take_all(
         else:
             page.goto(f"{url}/at/default/{way}")
         page.wait_for_load_state("load")
-        taken = context.new_cdp_session(page).send("Page.captureScreenshot", {"format": "webp", "quality": QUALITY})
-        Path(directory, f"{name}-{'dark' if dark else 'light'}.webp").write_bytes(base64.b64decode(taken["data"]))
+        Path(directory, f"{name}-{'dark' if dark else 'light'}.webp").write_bytes(_picture(page))
         page.close()
     context.close()
+
+
+def _picture(page: Page) -> bytes:
+    """Return a picture of the window. Chromium now and then has no frame to take."""
+    for attempt in range(CAPTURES_MAX):
+        page.evaluate("new Promise(requestAnimationFrame)")
+        try:
+            taken = page.context.new_cdp_session(page).send(
+                "Page.captureScreenshot", {"format": "webp", "quality": QUALITY}
+            )
+        except Error:
+            if attempt == CAPTURES_MAX - 1:
+                raise
+            page.reload(wait_until="load")
+        else:
+            return base64.b64decode(taken["data"])
+    raise AssertionError
 
 
 if __name__ == "__main__":
