@@ -24,6 +24,16 @@ def descendants(pid: int) -> list[int]:
     return children + [below for child in children for below in descendants(child)]
 
 
+def is_daemon(pid: int) -> bool:
+    """Return whether a process forks Python workers: Spark does not notice the death of one that has none now."""
+    try:
+        status, command = Path(f"/proc/{pid}/status").read_text(), Path(f"/proc/{pid}/cmdline").read_bytes()
+        parent = status.partition("PPid:")[2].split()[0]
+        return b"pyspark.daemon" in command and name_of(int(parent)) == "java"
+    except OSError:
+        return False
+
+
 def name_of(pid: int) -> str:
     """Return a process's name, or an empty text when it has ended."""
     try:

@@ -21,7 +21,7 @@ from pymq.spark.source.stream import PymqStreamReader
 from pymq.wire.codes import RequestCode
 from tests.spark.fake_cluster import BROKER, FakeCluster
 from tests.spark.kills.attack import committed_files
-from tests.spark.kills.victims import descendants, kill
+from tests.spark.kills.victims import descendants, is_daemon, kill
 from tests.spark.record_bytes import record
 
 ALL = ReadAllAvailable()
@@ -314,7 +314,10 @@ def test_a_query_continues_where_it_ended(spark: Any, cluster: FakeCluster, tmp_
 @pytest.mark.slow
 @pytest.mark.spark
 def test_killed_workers_cost_no_row_and_double_none(spark: Any, cluster: FakeCluster, tmp_path: Path) -> None:
-    """The short form of scripts/kill-streams: the workers die in the middle of a batch, twice."""
+    """The short form of scripts/kill-streams: the workers die in the middle of a batch, twice.
+
+    Daemons without workers live on: other tests share the JVM.
+    """
     fill(cluster, "T", 70, 30)
     assert gateway._Current.gateway is not None
     jvm = gateway._Current.gateway.process.pid
@@ -322,7 +325,7 @@ def test_killed_workers_cost_no_row_and_double_none(spark: Any, cluster: FakeClu
 
     def select(raw: bytes, expression: str) -> bool:
         if int.from_bytes(raw[20:28], "big") == 64 and len(deaths) < 2:
-            workers = [pid for pid in descendants(jvm) if not descendants(pid)]
+            workers = [pid for pid in descendants(jvm) if not descendants(pid) and not is_daemon(pid)]
             deaths.append(len(workers))
             for pid in workers:
                 kill(pid)
