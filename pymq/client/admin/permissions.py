@@ -17,7 +17,7 @@ from pymq.client.admin.cluster import ClusterAdmin
 from pymq.client.admin.connection import AdminConnection
 from pymq.client.admin.topics import TopicAdmin
 from pymq.errors import NotFoundError, PymqError
-from pymq.model.names import is_system_group, is_user_topic
+from pymq.model.names import is_system_group, is_system_topic, is_user_topic
 from pymq.model.route import TopicRoute
 from pymq.model.tables import PERM_READ_WRITE, TopicConfig
 from pymq.wire.bodies_route import decode_route
@@ -147,9 +147,16 @@ class PermissionAdmin:
         return Activity(int(written) if written.isdigit() else None, unread)
 
     async def read_only(self, address: str) -> list[TopicConfig]:
-        """Return the topics that the broker itself does not allow to be written and read."""
+        """Return the topics, but for those of the system, that the broker itself does not allow to be written and read.
+
+        RocketMQ 5 has such topics of its own, and refuses that they are put.
+        """
         configs = (await self._topics.configs(address)).values()
-        return [config for config in configs if config.perm & PERM_READ_WRITE != PERM_READ_WRITE]
+        return [
+            config
+            for config in configs
+            if config.perm & PERM_READ_WRITE != PERM_READ_WRITE and not is_system_topic(config.topic_name or "")
+        ]
 
     async def announce(self, address: str, configs: Iterable[TopicConfig]) -> None:
         """Have the broker report topics as they are, because name servers show another permission.
