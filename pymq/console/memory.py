@@ -26,7 +26,7 @@ PARSED_BYTES_MAX: Final = 48 * MIB
 
 @dataclass(frozen=True, slots=True)
 class MemoryBudget:
-    """Limits that grow with a budget. With :data:`BUDGET_DEFAULT_BYTES` they are those that their modules name."""
+    """Limits that grow with a budget. With :data:`BUDGET_DEFAULT_BYTES` each has the value that its module names."""
 
     total_bytes: int = BUDGET_DEFAULT_BYTES
 

@@ -17,19 +17,23 @@ ADMINISTRATOR: Final = ("admin", "admin-secret")
 USER: Final = ("reader", "reader-secret")
 
 
-@contextmanager
-def secured_broker(directory: Path) -> Iterator[TestBroker]:
-    """Start the broker. The topic is ``orders``."""
+def settings_with_users(directory: Path) -> dict[str, str]:
+    """Return the settings of a broker that checks users, whose credentials are in the directory."""
     for name in ("admin", "servers"):
         (directory / name).touch(mode=0o600)
         (directory / name).write_text(f"accessKey: {name}\nsecretKey: {name}-secret\n")
-    settings = {
+    return {
         "authenticationEnabled": "true",
         "authorizationEnabled": "true",
         "initAuthenticationUser": f"file:{directory / 'admin'}",
         "innerClientAuthenticationCredentials": f"file:{directory / 'servers'}",
     }
-    with TestBroker(**settings) as broker:
+
+
+@contextmanager
+def secured_broker(directory: Path) -> Iterator[TestBroker]:
+    """Start the broker. The topic is ``orders``."""
+    with TestBroker(**settings_with_users(directory)) as broker:
         asyncio.run(_make_user(broker))
         yield broker
 

@@ -123,7 +123,7 @@ class Asked:
 
 
 async def form(visit: Visit) -> Page:
-    """Return the form that sends dead letters again: those that the address chooses, or by conditions."""
+    """Return the form that sends dead letters again: letters of the address, or letters by conditions."""
     group, given = check_group(visit.path["group"]), visit.parameters
     asked = _read(group, given, visit.clock.now_ms())
     rate = "" if asked.rate_per_s is None else str(asked.rate_per_s)

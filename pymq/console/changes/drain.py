@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pymq.client.admin import Admin
 from pymq.console.changes.fields import Field, Input, form_page
-from pymq.console.changes.plan import Prepare
+from pymq.console.changes.plan import Prepare, show_nothing
 from pymq.console.changes.replanned import Records, replanned
 from pymq.console.history.sight import runtime_of_each_cluster
 from pymq.console.pages.page import Page, Visit
@@ -63,7 +63,7 @@ def drain(visit: Visit, given: Parameters) -> Prepare:
         state = await draining.look()
         work.check(state, is_forced=is_forced)
         if not is_dry:
-            state = await draining.drain(_ignored, is_waited=False, until_read=False)
+            state = await draining.drain(show_nothing, is_waited=False, until_read=False)
         return [work.record(state)]
 
     command = ("broker", "drain", name, "--no-wait", "--yes", *(["--force"] if is_forced else []))
@@ -99,7 +99,3 @@ async def _form(visit: Visit, title: str, fields: list[Field], command: tuple[st
         Table("To read", _GROUPS, state["groups"], unread),
     ]
     return form_page(title, fields, command, note, sections=sections, data=state, missing=missing)
-
-
-def _ignored(text: str) -> None:
-    """Show nothing: a page does not wait."""

@@ -12,6 +12,8 @@ from pymq.console.pages.page import Page
 from pymq.console.pages.sections import Table, Values
 
 TEXT_LENGTH_MAX: Final = 255
+SAME: Final = "as it is"
+YES, NO = "yes", "no"
 
 
 class Input(StrEnum):
@@ -41,6 +43,9 @@ class Field:
     choices: Sequence[str] = ()
     is_required: bool = False
     length_max: int = TEXT_LENGTH_MAX
+
+
+CLUSTER: Final = Field("cluster", "Cluster", hint="the only one")
 
 
 def form_page(

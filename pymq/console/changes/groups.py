@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pymq.client.admin import Admin
-from pymq.console.changes.fields import TEXT_LENGTH_MAX, Field, Input, form_page
+from pymq.console.changes.fields import CLUSTER, NO, SAME, TEXT_LENGTH_MAX, YES, Field, Input, form_page
 from pymq.console.changes.plan import Prepare
 from pymq.console.changes.replanned import Records, replanned
 from pymq.console.pages.page import Page, Visit
@@ -15,8 +15,6 @@ from pymq.errors import UsageError
 from pymq.model.names import check_group
 from pymq.operations.group import changes
 
-SAME: Final = "as it is"
-YES, NO = "yes", "no"
 RETRIES_MAX: Final = 1_000
 EVERYWHERE: Final = changes.Where((), ())
 _CHANGED: Final = (
@@ -40,7 +38,7 @@ async def create_form(visit: Visit) -> Page:
     """Return the form of a new group."""
     fields = [
         Field("group", "Group", is_required=True),
-        Field("cluster", "Cluster", hint="the only one"),
+        CLUSTER,
         Field("retry_max", "Retries", Input.number, hint="16"),
         Field("ordered", "In order", Input.box),
     ]

@@ -29,7 +29,7 @@ BODY, TAG, KEYS, PROPERTIES = "body", "tag", "keys", "properties"
 
 
 def fields_of(message: Message) -> tuple[list[Field], list[str]]:
-    """Return the fields that a form shows of a message, and the names of those that it can't carry."""
+    """Return the fields that a form shows of a message, and the names of the parts that no form can carry."""
     texts = {
         TAG: message.tags if _is_carried(message.tags, LABEL_ENCODED_BYTES_MAX) else None,
         KEYS: message.keys if _is_carried(message.keys, LABEL_ENCODED_BYTES_MAX) else None,

@@ -66,5 +66,9 @@ class Plan:
         return not self.confirm or typed == self.confirm
 
 
+def show_nothing(text: str) -> None:
+    """Stand in for what shows the progress of a command: a page does not wait."""
+
+
 # Looks at the cluster now, and plans. Raises PymqError.
 Prepare = Callable[[Admin], Coroutine[Any, Any, Plan]]

@@ -7,7 +7,7 @@ from typing import Any, Final
 from pymq.client.admin import Admin
 from pymq.client.admin.promotion_plan import PromotionPlan
 from pymq.console.changes.fields import Field, Input, form_page
-from pymq.console.changes.plan import Outcome, Plan, Prepare
+from pymq.console.changes.plan import Outcome, Plan, Prepare, show_nothing
 from pymq.console.history.sight import runtime_of_each_cluster
 from pymq.console.pages.page import Page, Visit
 from pymq.console.pages.sections import Column, Kind, Table, Values
@@ -70,7 +70,7 @@ def prepare(visit: Visit, given: Parameters) -> Prepare:
             if _fixed(promotion.plan_record(now)) != _fixed(found):
                 raise ConflictError(f"{name} has changed since the plan was made: nothing is changed")
             done = await promotion.carry_out(
-                admin, now, clock, force=is_forced, timeout_s=CATCH_UP_TIMEOUT_S, tell=_ignored
+                admin, now, clock, force=is_forced, timeout_s=CATCH_UP_TIMEOUT_S, tell=show_nothing
             )
             record = {"target": now.target.address, **done}
             return Outcome([Values("Promoted", _DONE, record)], record)
@@ -95,7 +95,3 @@ def _fixed(record: dict[str, Any]) -> dict[str, Any]:
     """Return what does not move by itself: ends of logs do."""
     members = [(each["address"], each["role"], each["epoch"], each["becomes"]) for each in record["members"]]
     return {key: value for key, value in record.items() if key != "risks"} | {"members": members}
-
-
-def _ignored(text: str) -> None:
-    """Show nothing: a page does not wait."""

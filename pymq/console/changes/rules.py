@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pymq.client.admin import Admin
-from pymq.console.changes.fields import TEXT_LENGTH_MAX, Field, Input, form_page
+from pymq.console.changes.fields import CLUSTER, TEXT_LENGTH_MAX, Field, Input, form_page
 from pymq.console.changes.plan import Prepare
 from pymq.console.changes.replanned import Records, replanned
 from pymq.console.changes.users import options_of, where_of
@@ -43,7 +43,7 @@ async def put_form(visit: Visit) -> Page:
         Field("effect", "Effect", Input.choice, ALLOW, choices=(ALLOW, DENY)),
         Field("sources", "Only from", hint="everywhere, or 10.0.0.0/8, 10.1.2.3"),
         Field("level", "Level", Input.choice, level, choices=(CUSTOM, DEFAULT)),
-        Field("cluster", "Cluster", hint="the only one"),
+        CLUSTER,
     ]
     note = "Actions: Pub, Sub, Create, Update, Delete, Get, List, All. A rule about the same resource is replaced."
     return form_page(f"A rule of {name}", fields, ("auth", "acl", "create", name, "RESOURCE", "-a", "ACTION"), note)
@@ -88,7 +88,7 @@ async def delete_form(visit: Visit) -> Page:
     fields = [
         Field("resource", "Resource", value=resource, is_required=True),
         Field("level", "Level", Input.choice, level, choices=(CUSTOM, DEFAULT)),
-        Field("cluster", "Cluster", hint="the only one"),
+        CLUSTER,
     ]
     return form_page(f"Take a rule from {name}", fields, ("auth", "acl", "delete", name, "RESOURCE"))
 

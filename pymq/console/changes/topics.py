@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pymq.client.admin import Admin
-from pymq.console.changes.fields import TEXT_LENGTH_MAX, Field, Input, form_page
+from pymq.console.changes.fields import CLUSTER, SAME, TEXT_LENGTH_MAX, Field, Input, form_page
 from pymq.console.changes.plan import Prepare
 from pymq.console.changes.replanned import Records, replanned
 from pymq.console.pages.page import Page, Visit
@@ -20,7 +20,6 @@ from pymq.operations.topic.listing import create_topic, type_attribute, type_tex
 
 QUEUES_DEFAULT: Final = 8
 QUEUES_MAX: Final = 65_536
-SAME: Final = "as it is"
 ANY: Final = "any"
 PERMISSIONS: Final = {"RW": PERM_READ_WRITE, "R": PERM_READ, "W": PERM_WRITE}
 _CONFIG: Final = (
@@ -45,7 +44,7 @@ async def create_form(visit: Visit) -> Page:
     """Return the form of a new topic."""
     fields = [
         Field("topic", "Topic", is_required=True),
-        Field("cluster", "Cluster", hint="the only one"),
+        CLUSTER,
         Field("write_queues", "Write queues", Input.number, str(QUEUES_DEFAULT)),
         Field("read_queues", "Read queues", Input.number, hint="as many"),
         Field("perm", "Permission", Input.choice, "RW", choices=tuple(PERMISSIONS)),

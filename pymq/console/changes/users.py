@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pymq.client.admin import Admin
-from pymq.console.changes.fields import TEXT_LENGTH_MAX, Field, Input, form_page
+from pymq.console.changes.fields import CLUSTER, NO, SAME, TEXT_LENGTH_MAX, YES, Field, Input, form_page
 from pymq.console.changes.plan import Prepare
 from pymq.console.changes.replanned import Records, replanned
 from pymq.console.pages.page import Page, Visit
@@ -14,8 +14,6 @@ from pymq.console.web.parameters import BadRequest, Parameters
 from pymq.operations.auth import changes
 from pymq.operations.auth.users import Where, users
 
-SAME: Final = "as it is"
-YES, NO = "yes", "no"
 SECRET_LENGTH_MAX: Final = 255
 _CREATED: Final = (
     Column("user", "User"),
@@ -38,7 +36,7 @@ async def create_form(visit: Visit) -> Page:
     """Return the form of a new user."""
     fields = [
         Field("user", "User", is_required=True),
-        Field("cluster", "Cluster", hint="the only one"),
+        CLUSTER,
         Field("type", "Type", Input.choice, changes.NORMAL, choices=changes.TYPES),
         Field("secret", "Secret", Input.masked, is_required=True),
     ]
@@ -68,7 +66,7 @@ async def update_form(visit: Visit) -> Page:
     """Return the form that changes a user."""
     name = visit.path["user"]
     fields = [
-        Field("cluster", "Cluster", hint="the only one"),
+        CLUSTER,
         Field("type", "Type", Input.choice, SAME, choices=(SAME, *changes.TYPES)),
         Field("enabled", "Enabled", Input.choice, SAME, choices=(SAME, YES, NO)),
         Field("secret", "Secret", Input.masked, hint=SAME),
@@ -107,7 +105,7 @@ def update(visit: Visit, given: Parameters) -> Prepare:
 async def delete_form(visit: Visit) -> Page:
     """Return the form that deletes a user."""
     name = visit.path["user"]
-    fields = [Field("cluster", "Cluster", hint="the only one")]
+    fields = [CLUSTER]
     return form_page(f"Delete user {name}", fields, ("auth", "user", "delete", name), "Its rules go with it.")
 
 

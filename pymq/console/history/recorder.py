@@ -132,7 +132,7 @@ class Recorder:
         self._pairs.watch(group, topic)
 
     async def _ask_for_pairs(self) -> None:
-        """Ask for the lags by topic of some groups, and keep those that count. A broker that is away leaves gaps."""
+        """Ask for the lags by topic of some groups, and keep the lags that count. A broker that is away leaves gaps."""
         assert self._admin is not None
         begun_ms = self._clock.monotonic_ms()
         lags: dict[Pair, int] = {}

@@ -27,7 +27,7 @@ from pymq.operations.message.search import Limits
 
 COUNT_MAX: Final = 1_000
 BYTES_MAX: Final = 4 * 1024 * 1024
-INFLATED_BYTES_MAX: Final = 4 * BYTES_MAX  # of all bodies of a file, also of those that don't fit
+INFLATED_BYTES_MAX: Final = 4 * BYTES_MAX  # of all bodies that were read for a file, with bodies that did not fit
 SCANNED_MAX: Final = 200_000
 SCAN_TIME_MAX_MS: Final = 5_000
 END_TIME_MAX_MS: Final = 9_000  # a page has 10 s

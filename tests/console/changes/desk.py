@@ -45,6 +45,13 @@ class Desk:
         """Return the token that stands in the forms of a page."""
         return re.findall(r'name="token" value="([^"]+)"', body.decode())[0]
 
+    @staticmethod
+    def plan_of(text: str) -> str:
+        """Return the address of the plan that a page shows, "" for a page without one."""
+        found = re.findall(r'action="/at/default/(plans/[^"]+)"', text)
+        assert len(found) <= 1
+        return found[0] if found else ""
+
     async def ask(self, path: str, **fields: str) -> tuple[int, str]:
         """Send a form, and return the status and the text of the answer."""
         token = await self.form(path)
@@ -65,7 +72,8 @@ class Desk:
         """Return the text, the address and the token of a new plan."""
         status, text = await self.ask(path, **fields)
         assert status == 200, text
-        (plan,) = re.findall(r'action="/at/default/(plans/[^"]+)"', text)
+        plan = self.plan_of(text)
+        assert plan, text
         return text, plan, self.token(text.encode())
 
     async def change(self, path: str, confirm: str = "", **fields: str) -> str:

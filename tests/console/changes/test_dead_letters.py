@@ -91,7 +91,8 @@ async def apply(desk: Desk, path: str, fields: list[tuple[str, str]]) -> str:
     """Plan with fields of which some are given several times, carry it out, and return the result."""
     status, text = await desk.send_all(path, fields)
     assert status == 200, text
-    (plan,) = re.findall(r'action="/at/default/(plans/[^"]+)"', text)
+    plan = desk.plan_of(text)
+    assert plan, text
     status, text = await desk.send(plan, token=desk.token(text.encode()))
     assert status == 200, text
     return text

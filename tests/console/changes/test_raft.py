@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import signal
 import socket
 import subprocess
@@ -73,7 +72,8 @@ async def changed(desk: Desk, path: str, end: str = "Done", confirm: str = "", *
         status_code, texts[0] = await desk.ask(path, **fields)
         if status_code != 200:
             return False
-        (number,) = re.findall(r'action="/at/default/(plans/[^"]+)"', texts[0])
+        number = desk.plan_of(texts[0])
+        assert number, texts[0]
         token = desk.token(texts[0].encode())
         if confirm:
             assert "Nothing is changed" in (await desk.send(number, token=token))[1]

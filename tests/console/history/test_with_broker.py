@@ -26,6 +26,7 @@ from pymq.model.tables import TopicConfig
 from pymq.testing.broker import TestBroker
 from pymq.wire.bodies_auth import AclEntryInfo
 from tests.console.asgi import Answer, asked
+from tests.console.secured import settings_with_users
 
 ADMIN = Credentials("admin", "admin-secret")
 READER = Credentials("reader", "reader-secret")
@@ -43,16 +44,7 @@ def broker() -> Iterator[TestBroker]:
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestBroker]:
     """A broker with an administrator, and a user who may see one topic."""
     directory = tmp_path_factory.mktemp("secured")
-    for name in ("admin", "servers"):
-        (directory / name).touch(mode=0o600)
-        (directory / name).write_text(f"accessKey: {name}\nsecretKey: {name}-secret\n")
-    settings = {
-        "authenticationEnabled": "true",
-        "authorizationEnabled": "true",
-        "initAuthenticationUser": f"file:{directory / 'admin'}",
-        "innerClientAuthenticationCredentials": f"file:{directory / 'servers'}",
-    }
-    with TestBroker(**settings) as found:
+    with TestBroker(**settings_with_users(directory)) as found:
         asyncio.run(_make_reader(found))
         yield found
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final, cast
@@ -61,18 +60,12 @@ def confirm_of(text: str) -> str:
     return text.partition("<label>Type ")[2].partition(" to confirm")[0]
 
 
-def plan_of(text: str) -> str:
-    """Return the address of a plan, "" for a page without one."""
-    found = re.search(r'action="/at/default/(plans/[^"]+)"', text)
-    return found[1] if found else ""
-
-
 async def try_it(desk: Desk, route: str, token: str) -> int:
     """Send a form, and its plan if one is made; return the status of the last answer."""
     status, text = await desk.send(address_of(route), token=token, **FIELDS[route])
-    if not plan_of(text):
+    if not desk.plan_of(text):
         return status
-    return (await desk.send(plan_of(text), token=token, confirm=confirm_of(text)))[0]
+    return (await desk.send(desk.plan_of(text), token=token, confirm=confirm_of(text)))[0]
 
 
 async def seen(broker: TestBroker) -> dict[str, Any]:
@@ -132,12 +125,12 @@ def test_a_broker_that_lies_during_a_change_is_an_error_and_in_the_audit(tmp_pat
             liar.lie = truth
             token = await desk.form("new/topic")
             status, text = await desk.send(address_of(route), token=token, **FIELDS[route])
-            if not plan_of(text):
+            if not desk.plan_of(text):
                 assert status in STATUSES - {200}, route
                 continue
             planned += 1
             liar.lie = LIES[name]
-            status, text = await desk.send(plan_of(text), token=token, confirm=confirm_of(text))
+            status, text = await desk.send(desk.plan_of(text), token=token, confirm=confirm_of(text))
             assert status in STATUSES and "fault of the console" not in text, f"{route}: {text}"
         assert planned >= 8
         lines = [json.loads(line) for line in (tmp_path / "audit.log").read_text().splitlines()]

@@ -22,6 +22,7 @@ from pymq.model.tables import TopicConfig
 from pymq.operations.message.reading import READER_GROUP
 from pymq.testing.broker import TestBroker
 from pymq.wire.bodies_auth import AclEntryInfo
+from tests.console.secured import settings_with_users
 
 
 @pytest.fixture(scope="module")
@@ -204,16 +205,7 @@ def test_without_bodies_no_answer_has_any(broker: TestBroker) -> None:
 @pytest.fixture
 def secured(tmp_path: Path) -> Iterator[TestBroker]:
     """A broker with an administrator, and a user who may read one topic."""
-    for name in ("admin", "servers"):
-        (tmp_path / name).touch(mode=0o600)
-        (tmp_path / name).write_text(f"accessKey: {name}\nsecretKey: {name}-secret\n")
-    settings = {
-        "authenticationEnabled": "true",
-        "authorizationEnabled": "true",
-        "initAuthenticationUser": f"file:{tmp_path / 'admin'}",
-        "innerClientAuthenticationCredentials": f"file:{tmp_path / 'servers'}",
-    }
-    with TestBroker(**settings) as found:
+    with TestBroker(**settings_with_users(tmp_path)) as found:
         asyncio.run(_make_reader(found))
         yield found
 
