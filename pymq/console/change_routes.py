@@ -43,10 +43,10 @@ CHANGES: Final[Mapping[str, Change]] = {
     "auth/{user}/rule": Change(rules.put_form, rules.put),
     "auth/{user}/rule/delete": Change(rules.delete_form, rules.delete),
     "auth/{user}/update": Change(user_changes.update_form, user_changes.update),
-    "brokers/{broker}/{id}/drain": Change(drain.drain_form, drain.drain),
-    "brokers/{broker}/{id}/promote": Change(promotion.form, promotion.prepare),
+    "brokers/{broker}/{id}/drain": Change(drain.drain_form, drain.drain, needs_sight=True),
+    "brokers/{broker}/{id}/promote": Change(promotion.form, promotion.prepare, needs_sight=True),
     "brokers/{broker}/{id}/settings": Change(settings.form, settings.prepare),
-    "brokers/{broker}/{id}/undrain": Change(drain.undrain_form, drain.undrain),
+    "brokers/{broker}/{id}/undrain": Change(drain.undrain_form, drain.undrain, needs_sight=True),
     "dlq/{group}/purge": Change(dead_letters.purge_form, dead_letters.purge),
     "dlq/{group}/resend": Change(dead_letters.form, dead_letters.prepare),
     "groups/{group}/delete": Change(group_changes.delete_form, group_changes.delete),
@@ -54,8 +54,8 @@ CHANGES: Final[Mapping[str, Change]] = {
     "groups/{group}/update": Change(group_changes.update_form, group_changes.update),
     "messages/{topic}/{id}/consume": Change(handling.form, handling.prepare),
     "messages/{topic}/{id}/send": Change(sending.again_form, sending.again),
-    "namesrv/settings": Change(settings.form, settings.prepare),
-    "namesrv/values": Change(values.form, values.prepare),
+    "namesrv/settings": Change(settings.form, settings.prepare, needs_sight=True),
+    "namesrv/values": Change(values.form, values.prepare, needs_sight=True),
     "new/group": Change(group_changes.create_form, group_changes.create),
     "new/topic": Change(topic_changes.create_form, topic_changes.create),
     "new/user": Change(user_changes.create_form, user_changes.create),
@@ -166,7 +166,7 @@ class ChangeRoutes:
 
 
 async def _planned(changes: Changes, change: Change, person: Person, visit: Visit, form: Parameters) -> str:
-    return f"plans/{await changes.plan(person, visit, change.prepare(visit, form))}"
+    return f"plans/{await changes.plan(person, visit, change.prepared(visit, form))}"
 
 
 async def _applied(changes: Changes, person: Person, visit: Visit, form: Parameters) -> str:

@@ -8,7 +8,6 @@ from pymq.client.admin import Admin
 from pymq.console.changes.fields import Field, Input, form_page
 from pymq.console.changes.plan import Prepare, show_nothing
 from pymq.console.changes.replanned import Records, replanned
-from pymq.console.history.sight import runtime_of_each_cluster
 from pymq.console.pages.page import Page, Visit
 from pymq.console.pages.sections import Column, Kind, Table, Values
 from pymq.console.web.parameters import Parameters
@@ -58,7 +57,6 @@ def drain(visit: Visit, given: Parameters) -> Prepare:
     name, is_forced = visit.path["broker"], given.flag("force")
 
     async def run(admin: Admin, is_dry: bool) -> Records:
-        await runtime_of_each_cluster(admin)  # name servers may take changes of anybody
         draining = work.Draining(admin, name, settle_s=0)
         state = await draining.look()
         work.check(state, is_forced=is_forced)
@@ -75,7 +73,6 @@ def undrain(visit: Visit, given: Parameters) -> Prepare:
     name = visit.path["broker"]
 
     async def run(admin: Admin, is_dry: bool) -> Records:
-        await runtime_of_each_cluster(admin)  # name servers may take changes of anybody
         draining = work.Draining(admin, name, settle_s=0)
         state = await draining.look() if is_dry else await draining.undrain()
         return [work.record(state)]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+from pymq.client.admin import Admin
 from pymq.clock import Clock
+from pymq.console.asking.cluster import Cluster
 from pymq.console.audit import Audit
 from pymq.console.changes.kept import Kept
-from pymq.console.changes.plan import Outcome, Plan, Prepare
+from pymq.console.changes.plan import Outcome, Plan, Prepare, WithMessages
+from pymq.console.history.sight import runtime_of_each_cluster
 from pymq.console.pages.page import Page, Redirect, Visit
 from pymq.console.people.sessions import Session
 from pymq.console.web.parameters import Parameters
@@ -28,10 +31,36 @@ class NotConfirmedError(PymqError):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One kind of change. ``form``: the page that asks for what it needs; ``prepare``: reads it. Raises BadRequest."""
+    """One kind of change. ``form``: the page that asks for what it needs; ``prepare``: reads it. Raises BadRequest.
+
+    ``needs_sight``: it is only for a person whom the brokers let see the cluster. Name servers may take changes of
+    anybody, and members of a group that refuse would count as silent.
+    """
 
     form: Callable[[Visit], Awaitable[Page | Redirect]]
     prepare: Callable[[Visit, Parameters], Prepare]
+    needs_sight: bool = False
+
+    def prepared(self, visit: Visit, given: Parameters) -> Prepare:
+        """Return what plans the change that a form asks for. Raises BadRequest."""
+        prepare = self.prepare(visit, given)
+        return _with_sight(prepare) if self.needs_sight else prepare
+
+
+def _with_sight(prepare: Prepare) -> Prepare:
+    """Return what plans the same, for a person who may see the cluster, at the plan and at the change."""
+
+    async def plan(admin: Admin) -> Plan:
+        await runtime_of_each_cluster(admin)
+        found = await prepare(admin)
+
+        async def apply(cluster: Cluster, admin: Admin) -> Outcome:
+            await runtime_of_each_cluster(admin)
+            return await found.question(cluster)(admin)
+
+        return replace(found, apply=WithMessages(apply))
+
+    return plan
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from pymq.client.admin import Admin
 from pymq.client.admin.promotion_plan import PromotionPlan
 from pymq.console.changes.fields import Field, Input, form_page
 from pymq.console.changes.plan import Outcome, Plan, Prepare, show_nothing
-from pymq.console.history.sight import runtime_of_each_cluster
 from pymq.console.pages.page import Page, Visit
 from pymq.console.pages.sections import Column, Kind, Table, Values
 from pymq.console.web.parameters import Parameters
@@ -57,7 +56,6 @@ def prepare(visit: Visit, given: Parameters) -> Prepare:
     clock = visit.clock
 
     async def look(admin: Admin) -> PromotionPlan:
-        await runtime_of_each_cluster(admin)  # members that refuse would count as silent
         plan = await promotion.make_plan(admin, await address_of(admin, name, number))
         plan.check(force=is_forced)
         return plan

@@ -8,7 +8,6 @@ from pymq.client.admin import Admin
 from pymq.console.changes.fields import TEXT_LENGTH_MAX, Field, Input, form_page
 from pymq.console.changes.plan import Prepare
 from pymq.console.changes.replanned import Records, replanned
-from pymq.console.history.sight import runtime_of_each_cluster
 from pymq.console.pages.page import Page, Visit
 from pymq.console.pages.sections import Column
 from pymq.console.web.parameters import BadRequest, Parameters
@@ -50,7 +49,6 @@ def prepare(visit: Visit, given: Parameters) -> Prepare:
         raise BadRequest("value", "a value that is deleted has none: leave the field empty, or the box")
 
     async def run(admin: Admin, is_dry: bool) -> Records:
-        await runtime_of_each_cluster(admin)  # name servers may take changes of anybody
         before = await admin.namesrv.value(namespace, key)
         if is_deleted and before is None:
             raise NotFoundError(f"no value {key!r} in namespace {namespace!r}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pymq.console.audit import Audit
 from pymq.console.change_routes import ChangeRoutes
 from pymq.console.changes import offsets, replanned, rules, shrink, users
-from pymq.console.changes.flow import Changes
+from pymq.console.changes.flow import Change, Changes
 from pymq.console.changes.kept import Kept
 from pymq.console.changes.plan import Plan
 from pymq.console.pages.audit import AuditPage
@@ -95,6 +95,11 @@ BUGS = [
         "a-late-message-is-not-seen",
         Text(Settling.quiet_s, "and before[0].ends == state.ends", ""),
         ("test_resizing.test_the_count_begins_with_the_first_look_and_again_with_each_message",),
+    ),
+    Bug(
+        "a-change-by-who-may-not-see-the-cluster",
+        Text(Change.prepared, "if self.needs_sight", "if False"),
+        ("test_rights_elsewhere.test_a_stranger_and_a_user_with_rights_elsewhere_change_nothing",),
     ),
     Bug(
         "anybody-sees-the-audit",

@@ -16,6 +16,7 @@ from pymq.testing.broker import TestBroker
 from tests.console import test_audit
 from tests.console.changes import test_kept, test_offsets, test_shrink, test_topics, test_users
 from tests.console.changes.seeded_bugs import BUGS
+from tests.console.hostile import test_changes as test_rights_elsewhere
 from tests.console.pages import test_audit as test_audit_page
 from tests.console.secured import secured_broker
 from tests.console.test_seeded_bugs import arguments_of
@@ -33,6 +34,7 @@ MODULES = {
     "test_kept": test_kept,
     "test_offsets": test_offsets,
     "test_resizing": test_resizing,
+    "test_rights_elsewhere": test_rights_elsewhere,
     "test_shrink": test_shrink,
     "test_topics": test_topics,
     "test_users": test_users,
