@@ -133,6 +133,8 @@ def why_none_answered(views: Iterable[BrokerView]) -> PymqError:
     return first.refusal or UnreachableError(f"{first.name}: {first.error}" if first.name else first.error)
 
 
+NO_SLAVE = "has no slave: what its disk loses is lost"
+START_SLAVE = "pymq broker --name {} --id 1 starts one"
 UNPROVEN = "sends its log without a proof of credentials to {}: every program there gets it"
 
 
@@ -197,8 +199,18 @@ def problems_of(view: BrokerView) -> list[str]:
     """Return the current problems of this broker, for operators."""
     if view.status is None:
         return [view.error]
+    of_store = view.runtime.get("storeProblems", "")
+    said = in_sync_text(view.status) if _TOO_FEW in of_store else ""
+    found = [problem for problem in replication_problems(view) if problem != said]
+    return list(dict.fromkeys([of_store, *found] if of_store else found))
+
+
+def replication_problems(view: BrokerView) -> list[str]:
+    """Return the current problems of a broker that answers, without those of its store."""
     status = view.status
-    found = [status.problem, view.runtime.get("storeProblems", "")]
+    if status is None:
+        return []
+    found = [status.problem]
     if status.raft is not None:
         found += status.raft.problems
     if status.ha_client is not None:
@@ -209,9 +221,9 @@ def problems_of(view: BrokerView) -> list[str]:
         last = strangers[-1]
         found.append(f"{len(strangers)} peers rejected at the HA port lately, last {last.address}: {last.problem}")
     if status.degraded:
-        found.append(f"degraded: {_in_sync_text(status)}, and sends don't wait for more (enableAutoInSyncReplicas)")
-    elif status.knows_slaves and status.in_sync_slaves < status.required_slaves and _TOO_FEW not in found[1]:
-        found.append(_in_sync_text(status))
+        found.append(f"degraded: {in_sync_text(status)}, and sends don't wait for more (enableAutoInSyncReplicas)")
+    elif status.knows_slaves and status.in_sync_slaves < status.required_slaves:
+        found.append(in_sync_text(status))
     return [problem for problem in dict.fromkeys(found) if problem]
 
 
@@ -220,7 +232,7 @@ def unproven_slaves(status: ReplicationStatus) -> list[str]:
     return [slave.address for slave in status.slaves if slave.is_unproven and slave.is_connected]
 
 
-def _in_sync_text(status: ReplicationStatus) -> str:
+def in_sync_text(status: ReplicationStatus) -> str:
     return f"{status.in_sync_slaves} of {status.required_slaves} required slaves are in sync"
 
 

@@ -44,6 +44,7 @@ from pymq.store.replica.follower import Follower
 from pymq.store.settings import StoreSettings
 from pymq.store.write.appender import Appender, ArrivalListener, Placed
 from pymq.store.write.plain_stager import PlainStager
+from pymq.store.write.refusal import DISK, Refusal, refusal_of
 
 # What other packages import from the store, beside the tools for directories of stopped brokers.
 __all__ = [
@@ -362,6 +363,11 @@ class MessageStore(StoreReader):
         return list(filter(None, found))
 
     @property
+    def refusal(self) -> Refusal | None:
+        """Why messages can't be stored now; None while they can, and while the store is not open."""
+        return refusal_of(self._log, self._refused_by) if self._serving else None
+
+    @property
     def figures(self) -> StoreFigures:
         """Count for metrics, as they are now."""
         return store_figures(self._log, self._refusals, self._mender.mended_count, self._scrubber)
@@ -445,7 +451,7 @@ class MessageStore(StoreReader):
         assert not self._appender.anything_staged, "commit before deleting"
         self._checkpoints.note_deleted(self._queues.delete_queues(doomed))
 
-    def refuse_writes(self, why: str | None, *, by: str = "retention") -> None:
+    def refuse_writes(self, why: str | None, *, by: str = DISK) -> None:
         """Stop taking writes because of ``why``; None lifts it. Reads go on.
 
         Each part that may refuse (``by``) has its own reason. The store takes writes when no reason is left.

@@ -17,7 +17,7 @@ VOTER, LEARNER, OBSERVER = "voter", "learner", "observer"  # RaftMemberState.kin
 LEADER = "leader"  # RaftState.role; the others are follower, pre-candidate, candidate
 UNKNOWN = -1
 OUT_OF_DATE_BYTES = 1 << 20  # a member that lacks more than this of the leader's log is out of date
-SILENT_MS = 500  # an election time-out: a leader that is silent for so long may be replaced
+RECENT_MS = 600_000  # the time that ``recent_term_count`` is about
 
 TERM_MAX = 1 << 62
 CHALLENGE_LENGTH = 64  # hex digits
@@ -34,8 +34,9 @@ class RaftMemberState(msgspec.Struct, rename="camel", kw_only=True):
     """A member of the group, as the node that answers sees it.
 
     Only a leader knows ``match_end`` (the member's disk has the leader's log below it), ``lag_bytes`` behind the
-    leader's log and ``silent_ms``, how long nothing was heard of it; others have -1 there. ``needs_snapshot``: it is
-    behind the begin of the leader's log, or its disk is empty.
+    leader's log and ``silent_ms``, how long nothing was heard of it; others have -1 there. ``is_heard``: the leader has
+    heard of it within an election time-out; False also where that is not known. ``needs_snapshot``: it is behind the
+    begin of the leader's log, or its disk is empty.
     """
 
     node: str
@@ -46,12 +47,8 @@ class RaftMemberState(msgspec.Struct, rename="camel", kw_only=True):
     match_end: int = UNKNOWN
     lag_bytes: int = UNKNOWN
     silent_ms: int = UNKNOWN
+    is_heard: bool = False
     needs_snapshot: bool = False
-
-    @property
-    def is_heard(self) -> bool:
-        """True when the leader has heard of it lately; False also where that is not known."""
-        return 0 <= self.silent_ms < SILENT_MS
 
 
 class LeaderChange(msgspec.Struct, rename="camel", kw_only=True):
@@ -69,7 +66,8 @@ class RaftGroupState(msgspec.Struct, rename="camel", kw_only=True):
     ``leader`` is a node id, empty when none is known. ``is_changing``: the newest membership is not confirmed yet.
     ``candidates`` are nodes that introduced themselves to this leader and are no members: ``add`` takes them.
     ``election_count`` counts the elections that this node began since its start, ``leader_change_count`` the changes of
-    the leader that it saw.
+    the leader that it saw, ``recent_term_count`` the terms that began in the last :data:`RECENT_MS`, as it saw, without
+    those for a hand-over.
     """
 
     node: str
@@ -88,6 +86,8 @@ class RaftGroupState(msgspec.Struct, rename="camel", kw_only=True):
     candidates: list[str] = []
     election_count: int = 0
     leader_change_count: int = 0
+    recent_term_count: int = 0
+    election_timeout_ms: int = 0
     last_change: LeaderChange | None = None
     problems: list[str] = []
 

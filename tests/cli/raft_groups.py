@@ -29,7 +29,7 @@ class Node:
         self.gate = MessageGate(
             cluster="east", group="shard-a", node_id="n0", secrets=lambda: SECRETS, rng=random.Random(1)
         )
-        self.watch = LeaderWatch(group.name, ManualClock())
+        self.watch = LeaderWatch(self.settings, ManualClock())
         self.is_up = True
         self.trouble = ""
 

@@ -65,7 +65,7 @@ def test_problems_from_all_brokers_are_listed_once() -> None:
     ha_client = HaClientState(state="refused", problem="another cluster")
     slave = view(status(1, 0, 0, ha_client=ha_client, problem="another cluster"), 1)
     slave.runtime = {"storeProblems": "the disk is full"}
-    assert problems_of(slave) == ["another cluster", "the disk is full"]
+    assert problems_of(slave) == ["the disk is full", "another cluster"]
     bad = SlaveState(address="h:1", problem="too slow")
     leader = view(status(0, 0, 0, slaves=[bad], required_slaves=2, in_sync_slaves=1))
     assert problems_of(leader) == ["slave h:1: too slow", "1 of 2 required slaves are in sync"]

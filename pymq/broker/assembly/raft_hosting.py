@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pymq.broker.handlers.closed_status import closed_status_routes
 from pymq.broker.handlers.raft import RaftHandlers
 from pymq.broker.raft.answer_proof import AnswerProof
-from pymq.broker.raft.driver import TICK_MS
+from pymq.broker.raft.driver import tick_ms_of
 from pymq.broker.raft.gate import MessageGate
 from pymq.broker.raft.group import RaftGroup
 from pymq.broker.raft.group_proofs import GroupProofs
@@ -163,7 +163,9 @@ class RaftHosting:
 
     def start(self, server: Server) -> None:
         """Begin to tick."""
-        self._jobs = JobRunner([Job("Raft", TICK_MS, self._tick)], server.schedule_turn_end, server.turns)
+        self._jobs = JobRunner(
+            [Job("Raft", tick_ms_of(self.settings), self._tick)], server.schedule_turn_end, server.turns
+        )
         self._jobs.start()
 
     def _tick(self) -> None:

@@ -10,15 +10,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
+from pymq.broker.raft.members import GroupSettings
 from pymq.broker.raft.outgoing import LogSource, Part
 from pymq.broker.raft.sending import Sending
+from pymq.config.raft import ELECTION_TIMEOUT_DEFAULT_MS
 from pymq.errors import NotFoundError, RaftRefusedError, StoreError
-from pymq.raft.core import ReadAnswer, Ready, Role
+from pymq.raft.core import ELECTION_TICKS, ReadAnswer, Ready, Role
 from pymq.raft.messages import AppendRequest, Message, Piece, Snapshot
 from pymq.raft.node import RaftNode
 from pymq.raft.state import Membership, RaftState, Replica
 
-TICK_MS = 50
+
+def tick_ms_of(settings: GroupSettings) -> int:
+    """Return the time from one tick of the core to the next, in ms."""
+    return settings.election_timeout_ms // ELECTION_TICKS
+
+
+TICK_MS = ELECTION_TIMEOUT_DEFAULT_MS // ELECTION_TICKS
 
 
 class GroupLog(LogSource, Protocol):
@@ -112,10 +120,11 @@ class RaftDriver:
         owner: Owner,
         waits_for_sync: bool,
         now_ms: int,
+        tick_ms: int = TICK_MS,
     ) -> None:
         """``waits_for_sync``: bytes count once they are synced (SYNC_FLUSH), else once they are written.
 
-        ``now_ms`` is of a clock that never goes back, as in :meth:`poll`.
+        ``now_ms`` is of a clock that never goes back, as in :meth:`poll`. ``tick_ms``: from one tick to the next.
         """
         self.node = node
         self.problem = ""  # why the node is held
@@ -124,7 +133,8 @@ class RaftDriver:
         self._connections = connections
         self._owner = owner
         self._waits_for_sync = waits_for_sync
-        self._next_tick_ms = now_ms + TICK_MS
+        self._tick_ms = tick_ms
+        self._next_tick_ms = now_ms + tick_ms
         self._sendings: dict[Replica, Sending] = {}
         self._undone: _Undone | None = None
         self._is_driving = False
@@ -152,7 +162,7 @@ class RaftDriver:
         for as long as this node was.
         """
         if now_ms >= self._next_tick_ms:
-            self._next_tick_ms = now_ms + TICK_MS
+            self._next_tick_ms = now_ms + self._tick_ms
             if self._goes_on():
                 self.node.tick()
                 self._drive()

@@ -15,7 +15,7 @@ from pymq.broker.raft.bodies import founding_id
 from pymq.broker.raft.broker_log import BrokerLog
 from pymq.broker.raft.current_reads import CurrentReads
 from pymq.broker.raft.disk_watch import DiskWatch
-from pymq.broker.raft.driver import TICK_MS, RaftDriver
+from pymq.broker.raft.driver import RaftDriver, tick_ms_of
 from pymq.broker.raft.founders import Founders, own_report, with_log
 from pymq.broker.raft.founding import NodeReport, Verdict, epochs_of, start_of
 from pymq.broker.raft.group_epochs import group_history
@@ -69,12 +69,13 @@ class RaftGroup:
         self.settings, self.peers, self.tables = settings, peers, tables
         self.gate, self.answer_proof = proofs.messages, proofs.answers
         self.driver: RaftDriver | None = None
-        self.replicas, self.watch = Replicas(self), LeaderWatch(settings.name, runtime.clock)
+        self.replicas, self.watch = Replicas(self), LeaderWatch(settings, runtime.clock)
         self.reads = CurrentReads(lambda: self._driver)
         self.on_read = self.reads.answered
         self._config = runtime.config
         self._clock = runtime.clock
         self._rng = runtime.rng
+        self._tick_ms = tick_ms_of(settings)
         self._state_file = RaftStateFile(runtime.files, runtime.root, runtime.rng)
         self._run_record = RunRecord(runtime.files, runtime.root)
         self._log = BrokerLog(runtime.clock, runtime.store_host, self._truncate)
@@ -236,6 +237,7 @@ class RaftGroup:
             owner=self,
             waits_for_sync=is_synced,
             now_ms=self._now_ms(),
+            tick_ms=self._tick_ms,
         )
         self._note_founded()
         log.info("Raft node %s (disk %s) of %s begins in term %d as %s", *node.replica, self.settings.name, node.term,
@@ -244,7 +246,7 @@ class RaftGroup:
     # -- what comes in -----------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Have the driver look at the clock, at the end of this turn. Call it every TICK_MS."""
+        """Have the driver look at the clock, at the end of this turn. Call it with each tick of the settings."""
         self._is_tick_due = True
         self.peers.tick()
 
@@ -305,7 +307,7 @@ class RaftGroup:
 
     def _now_ms(self) -> int:
         """The time in whole ticks: the job that ticks is never exactly on time."""
-        return round(self._clock.monotonic_ms() / TICK_MS) * TICK_MS
+        return round(self._clock.monotonic_ms() / self._tick_ms) * self._tick_ms
 
     def _note_log(self) -> None:
         """Tell the driver how far log and disk have come."""

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from typing import NamedTuple
 
-from pymq.broker.raft.driver import TICK_MS
+from pymq.broker.raft.members import GroupSettings
 from pymq.clock import Clock
-from pymq.raft.core import ELECTION_TICKS, Role
+from pymq.raft.core import Role
 from pymq.raft.messages import AppendRequest, Heartbeat, Message, SnapshotOffer, TimeoutNow, VoteRequest
 from pymq.raft.node import RaftNode
 from pymq.raft.state import Replica
+from pymq.wire.bodies_raft import RECENT_MS
 
 log = logging.getLogger(__name__)
 
-_NO_QUORUM_MS = ELECTION_TICKS * TICK_MS
+TERMS_KEPT_MAX = 1000  # a flapping group is named long before
 
 
 class Change(NamedTuple):
@@ -29,11 +31,12 @@ class Change(NamedTuple):
 class LeaderWatch:
     """Sees each message before the core takes it, and the node after each call into it."""
 
-    def __init__(self, group: str, clock: Clock) -> None:
+    def __init__(self, settings: GroupSettings, clock: Clock) -> None:
         self.election_count = 0  # that this node began
         self.change_count = 0
         self.last_change: Change | None = None
-        self._group = group
+        self._group = settings.name
+        self._timeout_ms = settings.election_timeout_ms
         self._clock = clock
         self._leader: Replica | None = None  # the last one that was known
         self._leader_term = 0
@@ -43,6 +46,8 @@ class LeaderWatch:
         self._lost = ""  # why this node looked for another leader
         self._gone = ""  # a node whose address refused a connection since a leader was heard
         self._transfer_to = ""  # the node that the last leader handed over to
+        self._term = 0
+        self._began_ms: deque[int] = deque(maxlen=TERMS_KEPT_MAX)  # of terms that began without a hand-over
         self._seen: tuple[int, Role, Replica | None, Replica | None] = (0, Role.FOLLOWER, None, None)
 
     def on_message(self, message: Message) -> None:
@@ -69,6 +74,7 @@ class LeaderWatch:
             return
         self._seen = now
         self._count_election(node)
+        self._count_term(node.term)
         if target is not None:
             self._transfer_to = target.node_id
         if node.role is Role.PRE_CANDIDATE and self._role is Role.FOLLOWER and self._leader is not None:
@@ -84,6 +90,16 @@ class LeaderWatch:
         if node.role in (Role.CANDIDATE, Role.LEADER) and node.term > self._elected_term:
             self._elected_term = node.term
             self.election_count += 1
+
+    def _count_term(self, term: int) -> None:
+        if 0 < self._term < term and not self._transfer_to:
+            self._began_ms.append(self._clock.monotonic_ms())
+        self._term = term
+
+    def recent_term_count(self) -> int:
+        """Return how many terms began in the last RECENT_MS because a leader was missed."""
+        since_ms = self._clock.monotonic_ms() - RECENT_MS
+        return sum(began_ms >= since_ms for began_ms in self._began_ms)
 
     def _silence_ms(self) -> int:
         return self._clock.monotonic_ms() - self._heard_ms
@@ -107,7 +123,7 @@ class LeaderWatch:
             return f"another node began term {node.term}{handed}"
         if node.replica not in node.membership.voters:
             return "this node was removed from the group's voters"
-        return f"no majority of the voters answered it for {_NO_QUORUM_MS} ms"
+        return f"no majority of the voters answered it for {self._timeout_ms} ms"
 
     def _note(self, term: int, leader: Replica | None, why: str) -> None:
         before = f"{self._leader.node_id} led term {self._leader_term}" if self._leader else "no leader was known"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from pymq.config.raft import ENABLED_KEY, GROUP_KEY, PEERS_KEY, PREFERRED_KEY, SELF_KEY
+from pymq.config.raft import ELECTION_TIMEOUT_DEFAULT_MS, ENABLED_KEY, GROUP_KEY, PEERS_KEY, PREFERRED_KEY, SELF_KEY
 from pymq.config.values import BROKER_ID_MAX
 from pymq.errors import ConfigError
 from pymq.model.hosts import format_address, parse_address
@@ -35,6 +35,7 @@ class RaftSettings(Protocol):
     raft_peers: str
     raft_self_id: str
     preferred_leader: str
+    raft_election_timeout_ms: int
 
 
 class Member(NamedTuple):
@@ -65,13 +66,15 @@ class GroupSettings:
     """A group as one member's settings describe it.
 
     ``members`` are in the order of their numbers, so every member has the same tuple. ``preferred`` are the ids of
-    the members that should lead, the best one first.
+    the members that should lead, the best one first. ``election_timeout_ms``: who hears no leader for so long, or up to
+    twice as long, begins an election.
     """
 
     name: str
     self_id: str
     members: tuple[Member, ...]
     preferred: tuple[str, ...] = ()
+    election_timeout_ms: int = ELECTION_TIMEOUT_DEFAULT_MS
 
     @property
     def own(self) -> Member:
@@ -134,7 +137,7 @@ def read_group(config: RaftSettings) -> GroupSettings:
     nodes = [member.node for member in members]
     _check_self(config.raft_self_id.strip(), nodes)
     preferred = _parse_preferred(config.preferred_leader, nodes)
-    return GroupSettings(name, config.raft_self_id.strip(), members, preferred)
+    return GroupSettings(name, config.raft_self_id.strip(), members, preferred, config.raft_election_timeout_ms)
 
 
 def parse_peers(text: str) -> tuple[Member, ...]:

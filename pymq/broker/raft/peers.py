@@ -28,8 +28,9 @@ from pymq.raft.state import Replica
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command, request
 
-# Beyond, the connections to a peer that is silent, or answers nothing, are opened again: a pulled cable says nothing.
-SILENT_MS_MAX = 1500
+# In election time-outs: then the connections to a peer that is silent, or answers nothing, are opened again. A pulled
+# cable says nothing.
+SILENT_TIMEOUTS_MAX = 3
 SLOW_LINK_BYTES_PER_MS = 250  # log bytes may take so much longer to be answered
 LENGTH = struct.Struct(">I")  # of the envelope in a request 9121, before the log bytes
 
@@ -53,6 +54,7 @@ class Peers:
     ) -> None:
         self.own = Replica(group.self_id, "")  # who says Hello
         self._addresses = {member.node: member.address for member in group.others}
+        self._silent_max_ms = SILENT_TIMEOUTS_MAX * group.election_timeout_ms
         self._gate = gate
         self._clock = clock
         self._messages = messages
@@ -143,7 +145,7 @@ class Peers:
             if self._messages.has_room(address) and self._gate.sessions.needs_hello(node):
                 self._tell(address, self._gate.hello(self.own, node))
             heard_ms = min(self._heard_ms[node], self._asked_ms.get(node, now_ms))
-            if now_ms - max(heard_ms, self._tried_ms[node]) > SILENT_MS_MAX:
+            if now_ms - max(heard_ms, self._tried_ms[node]) > self._silent_max_ms:
                 self._tried_ms[node] = now_ms
                 self._messages.drop(address)
                 self._drop_log_bytes(node, address)
@@ -151,7 +153,7 @@ class Peers:
                 self._drop_log_bytes(node, address)
 
     def _expect_answer(self, node: str, size_bytes: int) -> None:
-        due_ms = self._due_ms.get(node, self._clock.monotonic_ms() + SILENT_MS_MAX)
+        due_ms = self._due_ms.get(node, self._clock.monotonic_ms() + self._silent_max_ms)
         self._due_ms[node] = due_ms + size_bytes // SLOW_LINK_BYTES_PER_MS
 
     def _drop_log_bytes(self, node: str, address: str) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from pymq.broker.raft.driver import TICK_MS
+from pymq.broker.raft.driver import tick_ms_of
 from pymq.broker.raft.gate import MessageGate
 from pymq.broker.raft.leader_watch import LeaderWatch
 from pymq.broker.raft.members import GroupSettings, broker_id_of
+from pymq.raft.core import ELECTION_TICKS
 from pymq.raft.node import RaftNode
 from pymq.raft.state import Kind, Membership, Replica
 from pymq.wire.bodies_raft import LeaderChange, RaftGroupState, RaftMemberState
@@ -64,6 +65,8 @@ def group_state(group: OperatedGroup) -> RaftGroupState:
         candidates=sorted(leadership.introduced) if leadership is not None else [],
         election_count=watch.election_count,
         leader_change_count=watch.change_count,
+        recent_term_count=watch.recent_term_count(),
+        election_timeout_ms=group.settings.election_timeout_ms,
         last_change=LeaderChange(**change._asdict()) if change is not None else None,
         problems=group.problems(),
     )
@@ -83,10 +86,11 @@ def _member_state(group: OperatedGroup, node: RaftNode, replica: Replica, kind: 
     if leadership is None:
         return state
     if replica == node.replica:
-        state.match_end, state.silent_ms = node.log.synced_end, 0
+        state.match_end, state.silent_ms, state.is_heard = node.log.synced_end, 0, True
     elif (progress := leadership.progress.get(replica)) is not None:
         state.match_end = progress.match_end
-        state.silent_ms = progress.silent_ticks * TICK_MS
+        state.silent_ms = progress.silent_ticks * tick_ms_of(group.settings)
+        state.is_heard = progress.silent_ticks < ELECTION_TICKS
         state.needs_snapshot = progress.needs_snapshot
     state.lag_bytes = max(0, node.log.end - state.match_end)
     return state

@@ -63,6 +63,7 @@ class RuntimeInfo:
         """Return name -> text of every figure."""
         result = {
             "brokerActive": "true",
+            "pymqPermission": str(self._config.broker_permission),
             "brokerVersion": str(VERSION_5_3_3),
             "brokerVersionDesc": "V5_3_3",
             "bootTimestamp": str(self._stats.boot_ms),
@@ -115,7 +116,7 @@ class RuntimeInfo:
 
     def _disk(self) -> dict[str, str]:
         store, root = self._store, self._config.store_path_root_dir
-        figures = store.figures
+        figures, refusal = store.figures, store.refusal
         ratio = store.used_ratio()
         total, free = self._files.total_bytes(root), self._files.free_bytes(root)
         return {
@@ -126,8 +127,11 @@ class RuntimeInfo:
             "consumeQueueDiskRatio": str(ratio),
             "commitLogDirCapacity": f"Total : {format_bytes(total)}, Free : {format_bytes(free)}.",
             "earliestMessageTimeStamp": str(store.earliest_store_time()),
-            # PyMQ's own keys: the problems that an operator should know, empty when all is well; then counters.
+            # PyMQ's own keys: the problems that an operator should know, empty when all is well; why the store takes no
+            # messages now, empty while it does; then counters.
             "storeProblems": "; ".join(store.problems),
+            "storeRefusal": refusal.why if refusal is not None else "",
+            "storeRefusedBy": refusal.by if refusal is not None else "",
             "corruptMessages": str(figures.corrupt_message_count),
             "scrubbedBytes": str(figures.scrubbed_bytes),
             "scrubPasses": str(figures.scrub_pass_count),

@@ -66,8 +66,9 @@ def broker(
     timeout: TimeoutOption = TIMEOUT_DEFAULT_S,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Check that every registered broker answers, and that every name has a master.
+    """Check that every registered broker answers and takes messages, and that every name has a master.
 
+    Critical: a master refuses all messages, for whatever reason. Warning: brokerPermission forbids writing or reading.
     A broker that stops is no longer registered: --count notices it, and a context that names the brokers.
     """
 
@@ -139,7 +140,10 @@ def disk(
     timeout: TimeoutOption = TIMEOUT_DEFAULT_S,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Check how full the disks are that brokers store messages on."""
+    """Check how full the disks are that brokers store messages on.
+
+    Critical, too: a broker takes no messages because its disk is full or fails.
+    """
 
     async def work(admin: Admin) -> Result:
         from pymq.clock import SystemClock
@@ -170,13 +174,19 @@ def replica(
     critical: Annotated[
         str | None, typer.Option("--critical", "-c", metavar="SIZE", help="Most bytes that a slave may lack: 64MB.")
     ] = None,
+    count: Annotated[
+        int, typer.Option("--count", metavar="N", min=0, help="How many slaves each master must have; default none.")
+    ] = 0,
     timeout: TimeoutOption = TIMEOUT_DEFAULT_S,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Check that every master has slaves that follow it, and that their logs and tables are equal.
+    """Check that slaves follow their masters, and that their logs and tables are equal.
+
+    Critical: slaves that are gone, or that sends wait for. A master without slaves is OK, as it is for the doctor;
+    --count says how many it must have.
 
     Compares digests of the end of the log and of random places in it. RocketMQ brokers have no digests, so for them it
-    compares only offsets and tables. A problem is critical, and shown with the next step.
+    compares only offsets and tables.
     """
     records: list[dict[str, Any]] = []
 
@@ -185,7 +195,7 @@ def replica(
         from pymq.units import parse_size_bytes
 
         limits = _limits(warning, critical, parse_size_bytes)
-        records.extend(await check_replicas(admin, name, samples, full=full))
+        records.extend(await check_replicas(admin, name, samples, full=full, count_min=count))
         return as_result(records, limits)
 
     def details() -> None:

@@ -10,6 +10,7 @@ from pymq.client.admin import Admin
 from pymq.clock import Clock
 from pymq.errors import NotFoundError, PymqError
 from pymq.model.names import is_system_group
+from pymq.operations.broker.writes import disk_refusal, permission_step, permission_text, refusal
 from pymq.operations.check.line import Figure, Level, Limits, Part, Result, worst
 from pymq.operations.replica_view import BrokerView, brokers, registered
 from pymq.units import format_count, format_duration_ms
@@ -27,7 +28,9 @@ class Asked(NamedTuple):
 
 
 async def check_brokers(admin: Admin, name: str | None, *, limits_ms: Limits, count_min: int, clock: Clock) -> Result:
-    """Critical: a broker does not answer, a name has no master, or fewer brokers than ``count_min`` are registered."""
+    """Critical: a broker does not answer, a master takes no messages, a name has no master, or fewer brokers than
+    ``count_min`` are registered. Warning: clients may not write or read.
+    """
     asked = await _ask(admin, name, clock, may_be_empty=True)
     result = Result("broker", format_count(len(asked), "broker") + " answering")
     if len(asked) < max(count_min, 1):
@@ -40,7 +43,7 @@ async def check_brokers(admin: Admin, name: str | None, *, limits_ms: Limits, co
             result.parts.append(Part(one.label, Level.CRITICAL, one.error))
         else:
             text = f"answers after {one.took_ms} ms"
-            result.parts.append(Part(one.label, figure.level, text))
+            result.parts += [Part(one.label, figure.level, text), *_refused(one)]
     masters = {one.view.name for one in asked if one.view.is_master}
     for leaderless in sorted({one.view.name for one in asked} - masters):
         text = f"no master is registered: start it, or pymq broker promote {leaderless}"
@@ -48,6 +51,18 @@ async def check_brokers(admin: Admin, name: str | None, *, limits_ms: Limits, co
     silent = sum(bool(one.error) for one in asked)
     result.figures = [Figure("registered", len(asked)), Figure("silent", silent), *result.figures]
     return result
+
+
+def _refused(one: Asked) -> list[Part]:
+    """Return a part for each reason that a broker takes no messages, or gives none. A slave takes none by its role."""
+    parts = []
+    why = refusal(one.table) if one.view.is_master else ""
+    if why:
+        parts.append(Part(one.label, Level.CRITICAL, f"takes no messages: {why}"))
+    permission = one.table.get("pymqPermission", "")
+    if permission.isdecimal() and (text := permission_text(int(permission))):
+        parts.append(Part(one.label, Level.WARNING, f"{text}: {permission_step(one.label)}"))
+    return parts
 
 
 def add_missing(result: Result, missing: Mapping[str, str], name: str | None) -> Result:
@@ -59,7 +74,10 @@ def add_missing(result: Result, missing: Mapping[str, str], name: str | None) ->
 
 
 async def check_disks(admin: Admin, name: str | None, *, limits_percent: Limits, clock: Clock) -> Result:
-    """Compare what share of its disk each broker has in use; a broker that doesn't report it is unknown."""
+    """Compare what share of its disk each broker has in use; a broker that doesn't report it is unknown.
+
+    Critical, too: a broker takes no messages because its disk is full or fails.
+    """
     asked = await _ask(admin, name, clock)
     result = Result("disk", format_count(len(asked), "disk") + " with room")
     for one in asked:
@@ -71,6 +89,8 @@ async def check_disks(admin: Admin, name: str | None, *, limits_percent: Limits,
             result.parts.append(Part(one.label, Level.UNKNOWN, f"how full its disk is is not known: {why}"))
         else:
             result.parts.append(Part(one.label, figure.level, f"{used:.1f} % of its disk are in use"))
+        if why := disk_refusal(one.table):
+            result.parts.append(Part(one.label, Level.CRITICAL, f"takes no messages: {why}"))
     return result
 
 

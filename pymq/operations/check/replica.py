@@ -11,7 +11,17 @@ from pymq.client.admin import Admin
 from pymq.client.admin.replication import TableEntries
 from pymq.errors import PymqError, RefusedError
 from pymq.operations.check.line import Figure, Level, Limits, Part, Result
-from pymq.operations.replica_view import BrokerView, SlaveLag, ask, lag_of, problems_of, registered
+from pymq.operations.replica_view import (
+    NO_SLAVE,
+    START_SLAVE,
+    BrokerView,
+    SlaveLag,
+    ask,
+    in_sync_text,
+    lag_of,
+    problems_of,
+    registered,
+)
 from pymq.units import format_bytes, format_count
 from pymq.wire.bodies_replication import GONE, LogDigestsRequest, ReplicationStatus
 from pymq.wire.codes import ResponseCode
@@ -26,7 +36,7 @@ UNKNOWN_LAG = SlaveLag()
 class ReplicaCheck:
     """The result for one slave, or for a master without slaves.
 
-    ``problems`` fail the check and name the next step; ``notes`` don't fail it.
+    ``problems`` fail the check and name the next step; ``notes`` don't fail it, as the doctor's notes don't.
     """
 
     master: BrokerView
@@ -54,29 +64,48 @@ class ReplicaCheck:
         }
 
 
-async def check_replicas(admin: Admin, name: str | None, samples: int, *, full: bool) -> list[dict[str, Any]]:
-    """Return a record per slave, and one per name whose master or slaves are missing. Raises NotFoundError."""
+async def check_replicas(
+    admin: Admin, name: str | None, samples: int, *, full: bool, count_min: int = 0
+) -> list[dict[str, Any]]:
+    """Return a record per slave, and one per master that has none, or fewer than ``count_min``.
+
+    Raises NotFoundError.
+    """
     asked = await ask(admin, await registered(admin, name))
     outcomes: list[ReplicaCheck] = []
     for key in sorted({(view.cluster, view.name) for view in asked}):
-        outcomes += await _check_group(
-            admin, [view for view in asked if (view.cluster, view.name) == key], samples, full
-        )
+        members = [view for view in asked if (view.cluster, view.name) == key]
+        outcomes += _too_few(members, count_min) or await _check_group(admin, members, samples, full)
     return [outcome.as_record() for outcome in outcomes]
 
 
 def as_result(records: Sequence[dict[str, Any]], limits: Limits) -> Result:
     """Return the result for monitoring: problems are critical, and ``limits`` are about the bytes that slaves lack."""
-    result = Result("replica", format_count(len(records), "slave") + " in step with its master")
+    slaves = sum(record["slave_id"] is not None for record in records)
+    masters = "its master" if slaves == 1 else "their masters"
+    result = Result("replica", f"{format_count(slaves, 'slave')} in step with {masters}")
     for record in records:
         subject = f"{record['broker']} slave {record['slave_id']}" if record["slave_id"] else record["broker"]
         figure = Figure(subject, record["lag_bytes"], "B", limits)
         result.figures.append(figure)
         result.parts += [Part(subject, Level.CRITICAL, problem) for problem in record["problems"]]
-        if not record["problems"]:
+        if not record["problems"] and record["slave_id"] is None:
+            result.parts += [Part(subject, Level.OK, note) for note in record["notes"]]
+        elif not record["problems"]:
             lag = "an unknown number of bytes" if figure.value is None else format_bytes(figure.value)
             result.parts.append(Part(subject, figure.level, f"lacks {lag} of its master's log"))
     return result
+
+
+def _too_few(views: Sequence[BrokerView], count_min: int) -> list[ReplicaCheck]:
+    """Return what is wrong with a master that has fewer slaves than it must have; nothing when there is no master."""
+    masters = [view for view in views if view.is_master]
+    slaves = [view for view in views if not view.is_master]
+    if not masters or len(slaves) >= count_min:
+        return []
+    step = START_SLAVE.format(masters[0].name)
+    text = f"{format_count(len(slaves), 'slave')} registered, {count_min} must be (--count): {step}"
+    return [ReplicaCheck(masters[0], problems=[text])]
 
 
 async def _check_group(admin: Admin, views: Sequence[BrokerView], samples: int, full: bool) -> list[ReplicaCheck]:
@@ -89,16 +118,21 @@ async def _check_group(admin: Admin, views: Sequence[BrokerView], samples: int, 
     if master.status is None:
         return [ReplicaCheck(master, problems=[f"the master does not answer: {master.error}"])]
     if not slaves:
-        return [ReplicaCheck(master, problems=[_no_slave_text(master)])]
+        return [_check_lone(master)]
     return [await _check_slave(admin, master, slave, samples, full) for slave in slaves]
 
 
-def _no_slave_text(master: BrokerView) -> str:
-    gone = [slave for slave in master.status.slaves if slave.state == GONE] if master.status else []
-    if not gone:
-        return f"it has no slave: start one with pymq broker --name {master.name} --id 1"
-    names = ", ".join(f"{slave.address} (id {slave.broker_id}: {slave.problem})" for slave in gone)
-    return f"its slaves are gone: start them again: {names}"
+def _check_lone(master: BrokerView) -> ReplicaCheck:
+    """Slaves that are gone, and slaves that sends wait for, are missing. Else the master is alone on purpose."""
+    assert master.status is not None
+    status = master.status
+    gone = [slave for slave in status.slaves if slave.state == GONE]
+    if gone:
+        names = ", ".join(f"{slave.address} (id {slave.broker_id}: {slave.problem})" for slave in gone)
+        return ReplicaCheck(master, problems=[f"its slaves are gone: start them again: {names}"])
+    if status.knows_slaves and status.in_sync_slaves < status.required_slaves:
+        return ReplicaCheck(master, problems=[f"{in_sync_text(status)}: {START_SLAVE.format(master.name)}"])
+    return ReplicaCheck(master, notes=[f"{NO_SLAVE}; {START_SLAVE.format(master.name)}"])
 
 
 async def _check_slave(admin: Admin, master: BrokerView, slave: BrokerView, samples: int, full: bool) -> ReplicaCheck:

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 
 from pymq.model.message_types import wanted_type
 from pymq.model.names import DLQ_PREFIX, RETRY_PREFIX, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
-from pymq.model.tables import PERM_READ, PERM_READ_WRITE, PERM_WRITE
+from pymq.operations.broker.writes import forbidden, permission_step, permission_text
 from pymq.operations.doctor.finding import Finding, note, unknown, warning
 from pymq.operations.doctor.state import ClusterState
 
 TYPE_CHECK = "enableTopicMessageTypeCheck"
 _SHOWN_TOPICS = 3
-_BITS = ((PERM_WRITE, "write"), (PERM_READ, "read"))
 _UNSENT = (DLQ_PREFIX, RETRY_PREFIX, SYSTEM_TOPIC_PREFIX)  # topics that applications don't use by themselves
 
 
@@ -21,17 +20,11 @@ def check_permissions(state: ClusterState) -> Iterator[Finding]:
         perm = broker.setting("brokerPermission")
         if perm is None:
             yield unknown(broker.label, "what clients may do is not known: it does not report brokerPermission")
-        missing = [] if perm is None else [name for bit, name in _BITS if not int(perm) & bit]
-        if missing:
-            yield warning(
-                broker.label,
-                f"clients may not {' or '.join(missing)} (brokerPermission={perm:.0f})",
-                f"if that is not wanted: pymq config set brokerPermission={PERM_READ_WRITE} --broker {broker.label}",
-                permission=int(perm or 0),
-            )
+        elif text := permission_text(int(perm)):
+            yield warning(broker.label, text, permission_step(broker.label), permission=int(perm))
     for broker in state.masters:
         for name, config in sorted((broker.topics or {}).items()):
-            missing = [word for bit, word in _BITS if not config.perm & bit]
+            missing = forbidden(config.perm)
             if missing and not name.startswith(_UNSENT) and name not in SYSTEM_TOPICS:
                 yield note(
                     f"{name} on {broker.label}",

@@ -10,7 +10,17 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from pymq.errors import UsageError
-from pymq.operations.doctor import groups, machines, name_servers, permissions, ports, replication, routes, versions
+from pymq.operations.doctor import (
+    groups,
+    machines,
+    name_servers,
+    permissions,
+    ports,
+    replication,
+    routes,
+    stores,
+    versions,
+)
 from pymq.operations.doctor.finding import ORDER, Check, Finding, Severity, unknown
 from pymq.operations.doctor.state import ClusterState
 
@@ -27,11 +37,14 @@ OWN_CHECKS = (
     Check("ports", "Are listen, listen-2, HA and metrics ports open?", ports.check_ports),
     Check("clock", "Do brokers have this machine's time?", machines.check_clocks),
     Check("disk", "Do brokers have room on their disks?", machines.check_disks),
+    Check("writes", "Do masters take messages?", stores.check_writes),
+    Check("store", "Is all well with what brokers store?", stores.check_stores),
     Check("files", "Do brokers have file descriptors left?", machines.check_files),
     Check("permission", "May clients write and read?", permissions.check_permissions),
     Check("types", "Are messages of the type that their topic names?", permissions.check_types),
     Check("masters", "Does every group of brokers have one master?", replication.check_masters),
     Check("replication", "Is everything replicated as it should be?", replication.check_replication),
+    Check("raft", "Does every Raft group have a leader and all members?", replication.check_raft),
     Check("subscriptions", "Do the members of each group subscribe alike?", groups.check_subscriptions),
     Check("stuck", "Does every consumer group get on?", groups.check_stuck_groups),
     Check("versions", "Do all brokers run the same version?", versions.check_versions),

@@ -1,4 +1,4 @@
-"""Checks of groups of brokers: does each have one master, and as many slaves as it needs?"""
+"""Checks of groups of brokers: does each have one master, and as many slaves as it needs? Do Raft groups work?"""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 from pymq.operations.doctor.finding import Finding, note, problem, unknown, warning
 from pymq.operations.doctor.state import Broker, ClusterState
-from pymq.operations.replica_view import UNPROVEN, lag_of, problems_of, unproven_slaves
+from pymq.operations.raft.groups import group_of
+from pymq.operations.raft.verdicts import verdicts
+from pymq.operations.replica_view import NO_SLAVE, START_SLAVE, UNPROVEN, lag_of, replication_problems, unproven_slaves
 from pymq.units import format_bytes
 
 
@@ -52,8 +54,8 @@ def check_replication(state: ClusterState) -> Iterator[Finding]:
             elif broker.view.is_master and len(members) == 1 and not status.slaves:
                 yield note(
                     broker.label,
-                    "has no slave: what its disk loses is lost",
-                    f"pymq broker --name {name} --id 1 starts one",
+                    NO_SLAVE,
+                    START_SLAVE.format(name),
                 )
             if unproven := unproven_slaves(status):
                 yield warning(
@@ -64,9 +66,19 @@ def check_replication(state: ClusterState) -> Iterator[Finding]:
                 )
             if not broker.view.is_master:
                 yield from _slave(broker, members)
-            for text in problems_of(broker.view):
-                if "required slaves are in sync" not in text:
+            of_raft = status.raft.problems if status.raft is not None else []
+            for text in replication_problems(broker.view):
+                if text not in of_raft and "required slaves are in sync" not in text:
                     yield problem(broker.label, text, f"pymq broker status {name} shows more")
+
+
+def check_raft(state: ClusterState) -> Iterator[Finding]:
+    """What ``pymq check raft`` calls critical is a problem, and its warnings are warnings."""
+    for members in _groups(state).values():
+        group = group_of([broker.view for broker in members])
+        for verdict in verdicts(group) if group is not None else ():
+            level = problem if verdict.stops else warning
+            yield level(verdict.subject, verdict.text, f"pymq raft status {group.name if group else ''} shows more")
 
 
 def _slave(broker: Broker, members: list[Broker]) -> Iterator[Finding]:

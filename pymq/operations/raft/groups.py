@@ -14,7 +14,10 @@ from pymq.client.admin import Admin
 from pymq.errors import NotFoundError, UnreachableError
 from pymq.model.route import MASTER_ID
 from pymq.operations.replica_view import BrokerView, ask, brokers, named, why_none_answered
-from pymq.wire.bodies_raft import LEADER, OUT_OF_DATE_BYTES, VOTER, RaftGroupState, RaftMemberState
+from pymq.units import format_duration_ms
+from pymq.wire.bodies_raft import LEADER, OUT_OF_DATE_BYTES, RECENT_MS, VOTER, RaftGroupState, RaftMemberState
+
+FLAPPING_TERMS_MIN = 5  # in RECENT_MS: fewer are machines that died, or were restarted one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +138,12 @@ async def _whole_group(admin: Admin, key: tuple[str, str], views: Sequence[Broke
     return GroupView(*key, tuple(_answers([*views, *asked])))
 
 
+def group_of(views: Sequence[BrokerView]) -> GroupView | None:
+    """Return the Raft group of brokers of one name that were asked; None when none of them says that it is in one."""
+    in_one = any(view.status is not None and view.status.raft is not None for view in views)
+    return GroupView(views[0].cluster, views[0].name, tuple(_answers(views))) if in_one else None
+
+
 def _answers(views: Iterable[BrokerView]) -> Iterable[Answer]:
     for view in views:
         yield Answer(view, view.status.raft if view.status is not None else None)
@@ -238,6 +247,15 @@ def problems_of_group(group: GroupView) -> list[str]:
         found.append(
             f"{group.heard_voters_count} of {group.voters_count} voters answer: one failure more stops all writes"
         )
+    terms = max(state.recent_term_count for state in group.states)
+    if terms >= FLAPPING_TERMS_MIN:
+        timeouts = _numbers(state.election_timeout_ms for state in group.states)
+        found.append(
+            f"the leader flaps: {terms} terms began within {format_duration_ms(RECENT_MS)} because it was missed. "
+            f"Where machines or the network pause for longer than raftElectionTimeout ({timeouts} ms), make it longer "
+            "on all members"
+        )
+    found += _differing_timeouts(group)
     others = [answer.state.node for answer in group.leaders[1:] if answer.state and answer.state.term == newest.term]
     if others:
         found.append(f"{', '.join(others)} lead term {newest.term} as well: report this as a bug")
@@ -246,3 +264,15 @@ def problems_of_group(group: GroupView) -> list[str]:
             f"{newest.voter_count} voters stand no more failures than {newest.voter_count - 1}: add or remove one"
         )
     return found
+
+
+def _differing_timeouts(group: GroupView) -> list[str]:
+    timeouts = {state.node: state.election_timeout_ms for state in group.states}
+    if len(set(timeouts.values())) < 2:
+        return []
+    shown = ", ".join(f"{node} {timeouts[node]} ms" for node in sorted(timeouts))
+    return [f"the members have different raftElectionTimeout, and the shortest elects first ({shown}): set one on all"]
+
+
+def _numbers(values: Iterable[int]) -> str:
+    return " or ".join(str(value) for value in sorted(set(values)))

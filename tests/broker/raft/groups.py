@@ -33,7 +33,7 @@ class OneNode:
         self.gate = MessageGate(
             cluster="east", group="shard-a", node_id="n0", secrets=lambda: SECRETS, rng=random.Random(1)
         )
-        self.watch = LeaderWatch("shard-a", clock or ManualClock())
+        self.watch = LeaderWatch(self.settings, clock or ManualClock())
         self.watch.look(raft)
         self.trouble = ""
 

@@ -31,7 +31,7 @@ BUGS = [
     ),
     Bug(
         "a pause is made up for tick by tick",
-        Text(RaftDriver.poll, "self._next_tick_ms = now_ms + TICK_MS", "self._next_tick_ms += TICK_MS"),
+        Text(RaftDriver.poll, "self._next_tick_ms = now_ms + self._tick_ms", "self._next_tick_ms += self._tick_ms"),
         ("test_a_pause_counts_as_one_tick",),
     ),
     Bug(

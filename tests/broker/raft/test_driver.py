@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from pymq.broker.raft import incoming
-from pymq.broker.raft.driver import TICK_MS, RaftDriver
+from pymq.broker.raft.driver import TICK_MS, RaftDriver, tick_ms_of
+from pymq.broker.raft.members import GroupSettings
 from pymq.broker.raft.outgoing import Part
+from pymq.config.raft import ELECTION_TIMEOUT_MAX_MS, ELECTION_TIMEOUT_MIN_MS
 from pymq.errors import NotFoundError, RaftRefusedError, StoreUnavailableError
 from pymq.raft.core import ELECTION_TICKS, HEARTBEAT_TICKS, ReadAnswer, Role
 from pymq.raft.messages import (
@@ -51,7 +53,7 @@ def test_raft_s_properties_hold_with_drivers_and_failing_disks() -> None:
 class Desk:
     """All that a driver of the node n0 is connected to. ``done`` is what it did, in its order."""
 
-    def __init__(self, state: RaftState, end: int = 10, *, waits_for_sync: bool = True) -> None:
+    def __init__(self, state: RaftState, end: int = 10, *, waits_for_sync: bool = True, tick_ms: int = TICK_MS) -> None:
         self.done: list[Any] = []
         self.data = bytes(range(end))
         self.begin = 0
@@ -66,6 +68,7 @@ class Desk:
             owner=self,
             waits_for_sync=waits_for_sync,
             now_ms=self.now_ms,
+            tick_ms=tick_ms,
         )
 
     def _do(self, *what: Any, may_fail: bool = False) -> None:
@@ -252,6 +255,18 @@ def test_a_pause_counts_as_one_tick() -> None:
     desk.ticks(ELECTION_TICKS - 2)
     assert role(desk.driver.node) is Role.FOLLOWER
     desk.ticks(1)
+    assert role(desk.driver.node) is Role.PRE_CANDIDATE
+
+
+@pytest.mark.parametrize("timeout_ms", [ELECTION_TIMEOUT_MIN_MS, ELECTION_TIMEOUT_MAX_MS])
+def test_an_election_begins_after_the_timeout_of_the_settings(timeout_ms: int) -> None:
+    group = GroupSettings("shard-a", "n0", (), election_timeout_ms=timeout_ms)
+    desk = Desk(state_of(), tick_ms=tick_ms_of(group))
+    begin_ms = desk.now_ms
+    for now_ms in range(begin_ms, begin_ms + timeout_ms, TICK_MS):
+        desk.driver.poll(now_ms)
+    assert role(desk.driver.node) is Role.FOLLOWER
+    desk.driver.poll(begin_ms + timeout_ms)
     assert role(desk.driver.node) is Role.PRE_CANDIDATE
 
 

@@ -20,7 +20,7 @@ from pymq.broker.raft.joining_mark import JoiningMark
 from pymq.broker.raft.log_reader import LogReader
 from pymq.broker.raft.members import GroupSettings, parse_peers
 from pymq.broker.raft.outgoing import Part
-from pymq.broker.raft.peers import SILENT_MS_MAX, SLOW_LINK_BYTES_PER_MS, Peers
+from pymq.broker.raft.peers import SILENT_TIMEOUTS_MAX, SLOW_LINK_BYTES_PER_MS, Peers
 from pymq.broker.raft.problems import PROBLEMS_MAX
 from pymq.broker.raft.showing import DISPATCH_BYTES_MAX, Showing
 from pymq.broker.replication.dispatch_pace import DISPATCH_BYTES, DISPATCH_INTERVAL_MS
@@ -50,6 +50,7 @@ from tests.broker.world import runtime_of
 from tests.store.support import SMALL
 
 SETTINGS = GroupSettings("shard-a", "n0", parse_peers("n0-10.0.0.1:1;n1-10.0.0.2:1;n2-10.0.0.3:1"))
+SILENT_MS = SILENT_TIMEOUTS_MAX * SETTINGS.election_timeout_ms
 US, THEM, OTHERS = Replica("n0", "a"), Replica("n1", "b"), Replica("n2", "c")
 NOWHERE = Position(0, 0)
 
@@ -141,14 +142,14 @@ def make_group(follower: Any = None, broker: Hosted | None = None) -> RaftGroup:
 def test_connections_to_a_silent_peer_are_opened_anew() -> None:
     clock = ManualClock()
     peers, wire = make_peers(clock)
-    clock.advance(SILENT_MS_MAX)
+    clock.advance(SILENT_MS)
     peers.note_heard(Introduction(OTHERS, US, 1, NOWHERE))
     peers.tick()
     assert wire.dropped == []
     clock.advance(1)
     peers.tick()
     assert wire.dropped == ["10.0.0.2:1"] * 2
-    clock.advance(SILENT_MS_MAX - 1)
+    clock.advance(SILENT_MS - 1)
     peers.tick()
     assert wire.dropped == ["10.0.0.2:1"] * 2
 
@@ -159,7 +160,7 @@ def test_connections_to_a_peer_that_answers_nothing_are_opened_anew() -> None:
     peers, wire = make_peers(clock)
     question = PreVoteRequest(US, THEM, 1, NOWHERE)
     peers.send(question)
-    clock.advance(SILENT_MS_MAX)
+    clock.advance(SILENT_MS)
     for sender in (THEM, OTHERS):
         peers.note_heard(PreVoteRequest(sender, US, 1, NOWHERE))
     peers.send(question)
@@ -169,7 +170,7 @@ def test_connections_to_a_peer_that_answers_nothing_are_opened_anew() -> None:
     peers.tick()
     assert wire.dropped == ["10.0.0.2:1"] * 2
     peers.note_heard(PreVoteAnswer(THEM, US, 1, 1, True))
-    clock.advance(SILENT_MS_MAX)
+    clock.advance(SILENT_MS)
     peers.note_heard(PreVoteRequest(OTHERS, US, 1, NOWHERE))
     peers.note_heard(PreVoteRequest(THEM, US, 1, NOWHERE))
     clock.advance(1)
@@ -191,12 +192,12 @@ def test_log_bytes_without_an_answer_get_a_new_connection(is_answered: bool) -> 
     peers.pump()
     if is_answered:
         peers.note_heard(AppendAnswer(THEM, US, 1, True, len(data), 0, NOWHERE))
-    clock.advance(SILENT_MS_MAX + 100)
+    clock.advance(SILENT_MS + 100)
     for sender in (THEM, OTHERS):
         peers.note_heard(HeartbeatAnswer(sender, US, 1, 1, 0))
     peers.tick()
     assert wire.dropped == []
-    clock.advance(SILENT_MS_MAX)
+    clock.advance(SILENT_MS)
     peers.tick()
     assert wire.dropped == ([] if is_answered else ["10.0.0.2:1"])
 

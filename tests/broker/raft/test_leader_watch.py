@@ -6,12 +6,14 @@ import logging
 
 import pytest
 
-from pymq.broker.raft.leader_watch import LeaderWatch
+from pymq.broker.raft.leader_watch import TERMS_KEPT_MAX, LeaderWatch
+from pymq.broker.raft.members import GroupSettings
 from pymq.clock import ManualClock
 from pymq.raft.core import ELECTION_TICKS
 from pymq.raft.messages import Heartbeat, Message, PreVoteAnswer, TimeoutNow, VoteAnswer, VoteRequest
 from pymq.raft.node import RaftNode
 from pymq.raft.state import Position
+from pymq.wire.bodies_raft import RECENT_MS
 from tests.raft.bench import N0, N1, N2, acknowledge, follower, node_of, state_of, tick, write
 
 
@@ -21,7 +23,7 @@ class Watched:
     def __init__(self, raft: RaftNode) -> None:
         self.raft = raft
         self.clock = ManualClock()
-        self.watch = LeaderWatch("shard-a", self.clock)
+        self.watch = LeaderWatch(GroupSettings("shard-a", "n0", ()), self.clock)
         self.watch.look(raft)
 
     def take(self, *messages: Message) -> None:
@@ -114,3 +116,25 @@ def test_a_leader_that_hands_over_expects_the_next_one() -> None:
     seen.take(VoteRequest(N2, N0, seen.raft.term + 1, Position(9, 99), True))
     seen.take(Heartbeat(N2, N0, seen.raft.term, 0, 1))
     assert seen.why == "the leader before handed over to it"
+
+
+def test_terms_that_began_lately_are_counted_and_hand_overs_are_not() -> None:
+    seen = Watched(follower(state_of()))
+    seen.take(Heartbeat(N1, N0, 5, 0, 2))
+    assert seen.watch.recent_term_count() == 0, "the first term that is seen is no change"
+    for term in (6, 7, 9):
+        seen.take(Heartbeat(N2, N0, term, 0, 2))
+    assert seen.watch.recent_term_count() == 3
+    seen.take(VoteRequest(N1, N0, 10, Position(99, 99), is_transfer=True))
+    assert seen.watch.recent_term_count() == 3
+    seen.clock.advance(RECENT_MS)
+    assert seen.watch.recent_term_count() == 3
+    seen.clock.advance(1)
+    assert seen.watch.recent_term_count() == 0
+
+
+def test_a_flapping_group_is_counted_up_to_a_limit() -> None:
+    seen = Watched(follower(state_of()))
+    for term in range(5, TERMS_KEPT_MAX + 10):
+        seen.take(Heartbeat(N1, N0, term, 0, 2))
+    assert seen.watch.recent_term_count() == TERMS_KEPT_MAX

@@ -43,7 +43,10 @@ def peers(count: int) -> str:
 
 
 def test_rocketmqs_keys_make_a_group() -> None:
-    group = read_group(settings(self_id="n1", dLegerGroup="shard-a", preferredLeaderId="n2;n0"))
+    group = read_group(
+        settings(self_id="n1", dLegerGroup="shard-a", preferredLeaderId="n2;n0", raftElectionTimeout="2000")
+    )
+    assert group.election_timeout_ms == 2000
     assert group.name == "shard-a" and group.preferred == ("n2", "n0") and group.majority == 2
     assert group.own == Member("n1", "10.0.0.2", 40911) and group.own.address == "10.0.0.2:40911"
     assert [member.node for member in group.others] == ["n0", "n2"]

@@ -8,12 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from pymq.broker.raft.driver import TICK_MS
-from pymq.raft.core import ELECTION_TICKS
 from pymq.raft.messages import Introduction
 from pymq.raft.node import RaftNode
 from pymq.raft.state import Kind, Membership, Position
-from pymq.wire.bodies_raft import SILENT_MS, TERM_MAX, RaftGroupState
+from pymq.wire.bodies_raft import TERM_MAX, RaftGroupState
 from pymq.wire.bodies_replication import EPOCH_MAX
 from pymq.wire.codes import RequestCode, ResponseCode
 from tests.broker.world import Caller, World
@@ -130,7 +128,6 @@ def test_what_can_t_be_read_is_refused(members: dict[str, Any], said: str) -> No
 
 def test_limits_are_those_of_the_core() -> None:
     assert TERM_MAX == EPOCH_MAX
-    assert SILENT_MS == ELECTION_TICKS * TICK_MS
 
 
 def test_a_broker_without_a_group_says_how_to_have_one() -> None:

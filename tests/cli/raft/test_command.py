@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -26,9 +28,13 @@ from pymq.errors import (
 )
 from pymq.operations.check.line import Level, Limits
 from pymq.operations.check.raft import check_raft
+from pymq.operations.doctor.finding import Severity
+from pymq.operations.doctor.replication import check_raft as doctor_check
+from pymq.operations.doctor.state import Broker, ClusterState
 from pymq.operations.raft import changes as work
-from pymq.operations.raft.groups import raft_group
+from pymq.operations.raft.groups import FLAPPING_TERMS_MIN, raft_group
 from pymq.operations.raft.shards import Move, Seat, list_shards, move_leaders, plan_moves, plan_rebalance
+from pymq.operations.replica_view import ask, registered
 from pymq.raft.core import ELECTION_TICKS
 from tests.cli.raft_groups import Group
 from tests.cli.schemas import assert_documented
@@ -235,6 +241,52 @@ def test_the_check_says_how_bad_it_is(admin: Any) -> None:
     assert_documented("check raft", lost.as_record())
     with pytest.raises(NotFoundError, match="no broker is in a Raft group"):
         run(check_raft(WorldAdmin(), None, limits=NO_LIMITS))  # type: ignore[arg-type]
+
+
+def both(admin: Any) -> tuple[list[tuple[Level, str]], list[tuple[Severity, str]]]:
+    """What monitoring and the doctor say of the same groups."""
+    checked = run(check_raft(admin, None, limits=NO_LIMITS))
+    views = run(ask(admin, run(registered(admin, None))))
+    found = doctor_check(ClusterState(0, brokers=[Broker(view) for view in views]))
+    return [(part.level, part.text) for part in checked.parts if part.level], [
+        (one.severity, one.text) for one in found
+    ]
+
+
+def test_monitoring_and_the_doctor_agree_on_how_bad_it_is(admin: Any) -> None:
+    group = Group(admin, "shard-a")
+    assert both(admin) == ([], [])
+    group.nodes[2].is_up = False
+    group.tick(ELECTION_TICKS)
+    checked, found = both(admin)
+    assert (Level.WARNING, "the leader does not hear it") in checked
+    assert (Severity.WARNING, "the leader does not hear it") in found
+    group.nodes[1].trouble = "the disk refuses"
+    checked, found = both(admin)
+    assert (Level.CRITICAL, "the disk refuses") in checked and (Severity.PROBLEM, "the disk refuses") in found
+    assert len(checked) == len(found)
+
+
+@pytest.mark.parametrize(("terms", "flaps"), [(FLAPPING_TERMS_MIN - 1, False), (FLAPPING_TERMS_MIN, True)])
+def test_a_leader_that_flaps_is_named_with_the_setting(
+    admin: Any, pymq: Callable[..., Any], terms: int, flaps: bool
+) -> None:
+    group = Group(admin, "shard-a")
+    group.nodes[1].watch._began_ms = deque([0] * terms)
+    code, shown, _ = pymq("status")
+    assert code == EXIT_OK and ("the leader flaps" in shown) is flaps
+    assert ("raftElectionTimeout (500 ms), make it longer" in " ".join(shown.split())) is flaps
+    checked, found = both(admin)
+    assert [level for level, text in checked if "flaps" in text] == [Level.WARNING] * flaps
+    assert [severity for severity, text in found if "flaps" in text] == [Severity.WARNING] * flaps
+
+
+def test_members_with_different_election_timeouts_are_named(admin: Any) -> None:
+    group = Group(admin, "shard-a")
+    group.nodes[1].settings = replace(group.nodes[1].settings, election_timeout_ms=5000)
+    [record] = run(work.status(admin, None))
+    [problem] = record["problems"]
+    assert "n0 500 ms, n1 5000 ms, n2 500 ms" in problem
 
 
 # -- shards ------------------------------------------------------------------------------------------------------------

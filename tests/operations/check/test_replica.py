@@ -157,16 +157,31 @@ def test_brokers_without_digests_are_compared_by_offsets_alone() -> None:
     assert record["ok"] and record["compared_bytes"] is None and "no digests" in record["notes"][0]
 
 
-def test_missing_masters_and_slaves_fail() -> None:
+def test_a_master_without_slaves_is_noted_as_the_doctor_notes_it() -> None:
     admin = WorldAdmin()
-    admin.add("alone", 0, master())
+    admin.add("broker-a", 0, master())
+    (alone,) = asyncio.run(check_replicas(admin, None, 1, full=False))  # type: ignore[arg-type]
+    assert alone["ok"] and alone["notes"] == [
+        "has no slave: what its disk loses is lost; pymq broker --name broker-a --id 1 starts one"
+    ]
+    (counted,) = asyncio.run(check_replicas(admin, None, 1, full=False, count_min=1))  # type: ignore[arg-type]
+    assert counted["problems"] == [
+        "0 slaves registered, 1 must be (--count): pymq broker --name broker-a --id 1 starts one"
+    ]
+
+
+def test_a_master_whose_sends_wait_for_slaves_needs_them() -> None:
+    admin = WorldAdmin()
+    admin.add("broker-a", 0, master(0, brokerRole="SYNC_MASTER", inSyncReplicas="2"))
+    (alone,) = asyncio.run(check_replicas(admin, None, 1, full=False))  # type: ignore[arg-type]
+    assert alone["problems"] == ["0 of 1 required slaves are in sync: pymq broker --name broker-a --id 1 starts one"]
+
+
+def test_missing_masters_fail() -> None:
+    admin = WorldAdmin()
     admin.add("dead", 0, None)
-    admin.add("orphan", 1, master())
-    records = asyncio.run(check_replicas(admin, None, 1, full=False))  # type: ignore[arg-type]
-    texts = [problem for record in records for problem in record["problems"]]
-    assert not any(record["ok"] for record in records)
-    assert any("it has no slave" in text for text in texts)
-    assert any("does not answer" in text for text in texts)
+    (dead,) = asyncio.run(check_replicas(admin, None, 1, full=False))  # type: ignore[arg-type]
+    assert "does not answer" in dead["problems"][0]
     with pytest.raises(NotFoundError, match="unknown"):
         asyncio.run(check_replicas(admin, "unknown", 1, full=False))  # type: ignore[arg-type]
 
