@@ -24,8 +24,12 @@ BUDGET_CLOSED = counter(
 )
 LONG_TURNS = counter(
     "pymq_long_turns_total",
-    "Pieces of work that held the event loop for more than 100 ms: a kind of request, a job, or `other`.",
+    "Pieces of work that took more than 100 ms of CPU time on the event loop: a kind of request, a job, or `other`.",
     "what",
+)
+DELAYED_TURNS = counter(
+    "pymq_delayed_turns_total",
+    "Pieces of work that held the event loop for more than 100 ms with less CPU time: a busy machine, or a disk.",
 )
 LONGEST_TURN = gauge(
     "pymq_longest_turn_seconds", "The longest that one piece of work has held the event loop.", unit="seconds"
@@ -42,7 +46,17 @@ class ConnectionMetrics:
 
     metrics = (
         *(BUDGET, HELD, REFUSED, BUDGET_CLOSED),
-        *(CONNECTIONS, ACCEPTED, CLOSED, REQUESTS, BAD_FRAMES, LONG_TURNS, LONGEST_TURN, LONGEST_TURN_CPU),
+        *(
+            CONNECTIONS,
+            ACCEPTED,
+            CLOSED,
+            REQUESTS,
+            BAD_FRAMES,
+            LONG_TURNS,
+            DELAYED_TURNS,
+            LONGEST_TURN,
+            LONGEST_TURN_CPU,
+        ),
     )
 
     def __init__(self, server: Server) -> None:
@@ -62,5 +76,6 @@ class ConnectionMetrics:
         yield single(BUDGET_CLOSED, budget.closed_count)
         turns = server.turns
         yield Family(LONG_TURNS, [Reading((what,), count) for what, count in turns.long_turns.items()])
+        yield single(DELAYED_TURNS, turns.delayed_count)
         yield single(LONGEST_TURN, turns.longest_s)
         yield single(LONGEST_TURN_CPU, turns.longest_cpu_s)

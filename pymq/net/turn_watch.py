@@ -20,7 +20,8 @@ from pymq.wire.command import decode_command
 
 log = logging.getLogger(__name__)
 
-LONG_TURN_MS = 100
+LONG_TURN_MS = 100  # of CPU time; work that took longer with less was delayed by the machine
+BUSY_LINE_MS = 60_000  # between two lines about a busy machine, and before the first one
 # CPU time is read at most this often on the way of requests: it takes 0.3 us, a tenth of a small request.
 CPU_SAMPLE_MS = 1
 # A late timer shows work that nothing measured. Work of LONG_TURN_MS + HEARTBEAT_MS is always seen.
@@ -30,7 +31,10 @@ OTHER = "other"  # work that nothing measured
 
 
 class TurnWatch:
-    """Judges work by the time that it took. Belongs to the event loop's thread.
+    """Judges work by the CPU time that it took. Belongs to the event loop's thread.
+
+    Work that took long with little CPU time waited, for a processor that others had, or for a disk: that is counted
+    apart, and the log says once a minute that the machine is busy.
 
     Work calls :meth:`begin` before and :meth:`end` after itself. Work that nothing measures delays the heartbeat, and
     is counted as OTHER.
@@ -44,6 +48,7 @@ class TurnWatch:
         cpu_s: Callable[[], float] = time.thread_time,
     ) -> None:
         self.long_turns: Counter[str] = Counter()  # by the work's name
+        self.delayed_count = 0  # work that waited for LONG_TURN_MS or more
         self.longest_s = 0.0
         self.longest_cpu_s = 0.0
         self.now_s = now_s
@@ -56,6 +61,9 @@ class TurnWatch:
         self._beat_cpu_s = 0.0
         self._measured_s = 0.0  # since the last heartbeat, of work that was noted
         self._heartbeat: asyncio.TimerHandle | None = None
+        self._clock = clock
+        self._busy_line_ms = clock.monotonic_ms() + BUSY_LINE_MS
+        self._delayed = _Delayed()
         self._log = RateLimitedLog(log, clock, "turns of the event loop")
 
     def start(self) -> None:
@@ -111,17 +119,17 @@ class TurnWatch:
     def note_frames(self, begun_s: float, frames: list[bytes], address: str) -> None:
         """As :meth:`note`, for serving the requests of one read from ``address``."""
         names = _request_names(frames)
-        self.note(
-            begun_s,
-            names[0] if len(names) == 1 else "several requests",
-            lambda: f"({len(frames)} frames{': ' if names[1:] else ''}{', '.join(names[1:])}) from {address}",
-        )
+        what, kinds = (names[0], "") if len(names) == 1 else ("several requests", f": {', '.join(names)}")
+        self.note(begun_s, what, lambda: f"({len(frames)} frames{kinds}) from {address}")
 
     def _judge(self, took_s: float, cpu_s: float, what: str, describe: Callable[[], str]) -> None:
         self.longest_s = max(self.longest_s, took_s)
         self.longest_cpu_s = max(self.longest_cpu_s, cpu_s)
         self.unnoted_s = min(self.longest_cpu_s, LONG_TURN_MS / 1000)
         if took_s * 1000 <= LONG_TURN_MS:
+            return
+        if cpu_s * 1000 <= LONG_TURN_MS:
+            self._note_delayed(took_s, cpu_s, what)
             return
         self.long_turns[what] += 1
         details = describe()
@@ -130,6 +138,15 @@ class TurnWatch:
             f"the event loop ran one piece of work for {took_s * 1000:.0f} ms ({cpu_s * 1000:.0f} ms of CPU time), the "
             f"limit is {LONG_TURN_MS} ms: {what}{' ' if details else ''}{details}; every client waited meanwhile",
         )
+
+    def _note_delayed(self, took_s: float, cpu_s: float, what: str) -> None:
+        self.delayed_count += 1
+        self._delayed.add(took_s, cpu_s, what)
+        now_ms = self._clock.monotonic_ms()
+        if now_ms >= self._busy_line_ms:
+            self._busy_line_ms = now_ms + BUSY_LINE_MS
+            log.warning("%s", self._delayed.text())
+            self._delayed = _Delayed()
 
     def _schedule(self) -> None:
         # At whole multiples, so that the process wakes up for several timers at once.
@@ -147,6 +164,27 @@ class TurnWatch:
         self._beat_at_s, self._beat_cpu_s, self._measured_s = now_s, cpu_s, 0.0
         if self._heartbeat is not None:
             self._schedule()
+
+
+class _Delayed:
+    """The delayed work since the last line about it."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._worst = (0.0, 0.0, "")
+
+    def add(self, took_s: float, cpu_s: float, what: str) -> None:
+        self._count += 1
+        self._worst = max(self._worst, (took_s, cpu_s, what))
+
+    def text(self) -> str:
+        took_s, cpu_s, what = self._worst
+        times = f"{self._count} times" if self._count > 1 else "once"
+        return (
+            f"the machine is busy: {times} since the last such line the event loop waited for a processor or a disk, "
+            f"at most {took_s * 1000:.0f} ms ({cpu_s * 1000:.0f} ms of CPU time), in {what}; every client waited "
+            "meanwhile"
+        )
 
 
 def _request_names(frames: list[bytes]) -> list[str]:

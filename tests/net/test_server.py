@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -373,23 +374,18 @@ def test_a_long_read_is_counted_under_its_request_and_a_long_end_of_a_turn_as_su
 
     async def body(fixture: Fixture, port: int) -> None:
         client = await fixture.connect(port)
-        now_s = 0.0
-
-        def tick() -> float:
-            nonlocal now_s
-            now_s += 0.2  # every look at the clock takes long
-            return now_s
-
+        times_s, cpu_times_s = itertools.count(0.2, 0.2), itertools.count(0.2, 0.2)  # every look takes long
         client.send(Command(ECHO, opaque=1))
         await client.receive()
-        fixture.server.turns.now_s = tick
+        turns = fixture.server.turns
+        turns.now_s, turns._cpu_s = times_s.__next__, cpu_times_s.__next__
         client.send(Command(ECHO, opaque=2), Command(10, opaque=3))
         await client.receive()
 
     run(body, fixture)
     long_turns = fixture.server.turns.long_turns
-    assert long_turns["several requests"] == 1 and long_turns["end of a turn"] >= 1
-    assert "(2 frames: SEND_MESSAGE) from 127.0.0.1:" in caplog.text
+    assert long_turns["SEND_MESSAGE"] >= 1 and long_turns["end of a turn"] >= 1
+    assert "SEND_MESSAGE (1 frames) from 127.0.0.1:" in caplog.text
 
 
 class Slow:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from pymq.clock import ManualClock
-from pymq.net.turn_watch import CPU_SAMPLE_MS, HEARTBEAT_MS, LONG_TURN_MS, OTHER, TurnWatch
+from pymq.net.turn_watch import BUSY_LINE_MS, CPU_SAMPLE_MS, HEARTBEAT_MS, LONG_TURN_MS, OTHER, TurnWatch
+from pymq.wire.command import Command, encode_command
 
 
 class Machine:
@@ -18,7 +19,8 @@ class Machine:
     def __init__(self) -> None:
         self.now_s = 1000.0
         self.cpu_s = 5.0
-        self.watch = TurnWatch(ManualClock(), now_s=lambda: self.now_s, cpu_s=lambda: self.cpu_s)
+        self.clock = ManualClock()
+        self.watch = TurnWatch(self.clock, now_s=lambda: self.now_s, cpu_s=lambda: self.cpu_s)
         self.watch.skip()
 
     def work(self, what: str, took_ms: float, cpu_ms: float) -> None:
@@ -33,14 +35,33 @@ class Machine:
 
 def test_work_of_the_limit_is_not_long_and_work_beyond_it_is(caplog: pytest.LogCaptureFixture) -> None:
     machine = Machine()
-    machine.work("PULL_MESSAGE", LONG_TURN_MS - 0.01, 50)
+    machine.work("PULL_MESSAGE", 200, LONG_TURN_MS - 0.01)
     assert not machine.watch.long_turns and not caplog.records
     machine.pass_ms(CPU_SAMPLE_MS * 2)
-    machine.work("PULL_MESSAGE", LONG_TURN_MS + 1, 60)
+    machine.work("PULL_MESSAGE", LONG_TURN_MS + 5, LONG_TURN_MS + 1)
     assert machine.watch.long_turns == {"PULL_MESSAGE": 1}
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
-    assert "101 ms (60 ms of CPU time), the limit is 100 ms: PULL_MESSAGE for 127.0.0.1:7" in record.getMessage()
+    assert "105 ms (101 ms of CPU time), the limit is 100 ms: PULL_MESSAGE for 127.0.0.1:7" in record.getMessage()
+
+
+def test_a_busy_machine_is_named_once_a_minute_and_not_right_after_the_start(caplog: pytest.LogCaptureFixture) -> None:
+    machine = Machine()
+    machine.work("PULL_MESSAGE", 106, 1)
+    machine.clock.advance(BUSY_LINE_MS - 1)
+    machine.work("job: statistics", 906, 1)
+    assert (machine.watch.delayed_count, dict(machine.watch.long_turns), caplog.records) == (2, {}, [])
+    machine.clock.advance(1)
+    machine.work("PULL_MESSAGE", 300, 1)
+    (record,) = caplog.records
+    assert record.getMessage().startswith("the machine is busy: 3 times since the last such line the event loop waited")
+    assert "at most 906 ms (1 ms of CPU time), in job: statistics" in record.getMessage()
+    machine.clock.advance(BUSY_LINE_MS - 1)
+    machine.work("PULL_MESSAGE", 300, 1)
+    assert len(caplog.records) == 1
+    machine.clock.advance(1)
+    machine.work("PULL_MESSAGE", 200, 1)
+    assert "busy: 2 times" in caplog.messages[-1] and "at most 300 ms" in caplog.messages[-1]
 
 
 def test_the_longest_time_and_the_longest_cpu_time_may_be_of_different_work() -> None:
@@ -102,7 +123,7 @@ def test_the_running_loop_is_watched_from_start_to_stop() -> None:
         machine = Machine()
         machine.watch.start()
         machine.watch.start()
-        machine.pass_ms(1000)
+        machine.pass_ms(1000, 1000)
         while not machine.watch.long_turns:  # noqa: ASYNC110 - the heartbeat sets no event
             await asyncio.sleep(0.005)
         machine.watch.stop()
@@ -139,3 +160,13 @@ def test_the_next_heartbeat_is_never_now() -> None:
         loop.run_until_complete(beats())
     finally:
         loop.close()
+
+
+def test_a_read_of_several_requests_names_their_kinds(caplog: pytest.LogCaptureFixture) -> None:
+    machine = Machine()
+    begun_s = machine.watch.begin()
+    machine.pass_ms(200, 150)
+    frames = [encode_command(Command(code, opaque=code))[4:] for code in (10, 11, 10)]
+    machine.watch.note_frames(begun_s, [*frames, b"?"], "10.0.0.9:7")
+    assert machine.watch.long_turns == {"several requests": 1}
+    assert "several requests (4 frames: SEND_MESSAGE, PULL_MESSAGE) from 10.0.0.9:7" in caplog.text
