@@ -6,7 +6,8 @@ import os
 import random
 from collections.abc import Iterable, Sequence
 
-from pymq.errors import ClosedError, UnreachableError, UsageError
+from pymq.client.not_name_server import is_strange, not_name_server_error
+from pymq.errors import ClosedError, PymqError, UnreachableError, UsageError
 from pymq.model.hosts import check_name_server
 from pymq.model.route import BrokerData
 from pymq.net.address_server import ADDRESSES_MAX
@@ -71,7 +72,8 @@ class NameServers:
 
         After an answer with one of ``missing_codes`` the other servers are asked, too: for a while after a start or a
         lost connection, one server knows what another does not. Such an answer is returned when none has a better one.
-        Raises UnreachableError when none answers, ClosedError when the client is stopped.
+        Raises UnreachableError when none answers, UsageError for a server that is no name server, ClosedError when the
+        client is stopped.
         """
         problems: list[str] = []
         missing: Command | None = None
@@ -85,6 +87,8 @@ class NameServers:
             except UnreachableError as error:
                 problems.append(str(error))
             else:
+                if is_strange(command.code, answer.code):
+                    raise await self._not_name_server(address, timeout_s)
                 if answer.code not in missing_codes:
                     return answer
                 missing = missing or answer
@@ -92,3 +96,6 @@ class NameServers:
         if missing is not None:
             return missing
         raise UnreachableError("no name server answers: " + "; ".join(problems))
+
+    async def _not_name_server(self, address: str, timeout_s: float) -> PymqError:
+        return await not_name_server_error(address, lambda command: self._remoting.invoke(address, command, timeout_s))

@@ -134,6 +134,11 @@ class Producer(GroupClient):
         """Send what lingers, and return when all messages enqueued so far have their result or their error."""
         await self._lanes.flush()
 
+    @property
+    def made_topics(self) -> frozenset[str]:
+        """Topics that did not exist before this producer's first send to them: brokers made them, if they took it."""
+        return frozenset(self._instance.routes.made_topics)
+
     async def queues(self, topic: str) -> list[MessageQueue]:
         """Return the writable queues of ``topic``. Raises NotFoundError, UnreachableError."""
         return list(await self._instance.routes.queues_to_write(check_topic(topic)))

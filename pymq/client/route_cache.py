@@ -95,6 +95,7 @@ class RouteCache:
         self._on_change = on_change
         self._routes: dict[str, TopicRoute] = {}
         self._expected: dict[str, TopicRoute] = {}  # of topics that a first send will create
+        self.made_topics: set[str] = set()  # that a first send created, or was to
         self._write_queues: dict[str, list[MessageQueue]] = {}
         self._brokers: dict[str, BrokerData] = {}
         self._fetching: dict[str, asyncio.Task[TopicRoute]] = {}
@@ -276,6 +277,7 @@ class RouteCache:
         except NotFoundError:
             raise NotFoundError(f"{missing}, and no broker creates topics by itself: create it first") from missing
         self._expected[topic] = route
+        self.made_topics.add(topic)
         for broker in route.broker_datas:
             self._brokers.setdefault(broker.broker_name, broker)
         if self._on_change is not None:

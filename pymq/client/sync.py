@@ -141,6 +141,11 @@ class _Blocking(Generic[ClientT]):
 class _Sending(_Blocking[ProducerT]):
     """What both blocking producers do."""
 
+    @property
+    def made_topics(self) -> frozenset[str]:
+        """Topics that did not exist before this producer's first send to them."""
+        return self._client.made_topics
+
     def queues(self, topic: str) -> list[MessageQueue]:
         """Return the writable queues of ``topic``."""
         return shared.call(self._client.queues(topic))

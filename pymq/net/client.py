@@ -454,7 +454,8 @@ class _Connection(asyncio.Protocol):
             for payload in self._frames.feed(data):
                 self._received(decode_command(payload))
         except ProtocolViolation as violation:
-            log.warning("%s broke the protocol: %s", self.address, violation)
+            if not self._pending:  # else the error of each request says so
+                log.warning("%s broke the protocol: %s", self.address, violation)
             self._reason = f"it broke the protocol: {violation}"
             assert self._transport is not None
             self._transport.abort()

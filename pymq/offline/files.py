@@ -72,7 +72,10 @@ def held(root: str, *, while_running: bool = False) -> Iterator[bool]:
             except FileNotFoundError:
                 pass
         if running and not while_running:
-            raise StoreError(f"a broker holds {path}: stop it first, because its files change during a read")
+            raise StoreError(
+                f"a broker holds {path}: stop it first, because its files change during a read; --while-running reads "
+                "all the same, without the newest part"
+            )
         yield running
     finally:
         if fd is not None:

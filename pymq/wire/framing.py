@@ -7,6 +7,11 @@ from pymq.wire.command import FRAME_SIZE_MAX_BYTES
 
 # Smaller reads are joined first: as an object of its own, a byte would cost 40 bytes.
 _PART_SIZE_MIN_BYTES = 16 * 1024
+_HTTP_ANSWER = b"HTTP"
+# How each connection of HTTP begins, where a frame has its size. The last one is of HTTP/2.
+HTTP_BEGINS = frozenset(
+    {_HTTP_ANSWER, b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"CONN", b"PATC", b"TRAC", b"PRI "}
+)
 TLS_HELLO = 0x1603  # how every TLS connection begins: a handshake record of a version 3.x
 
 
@@ -91,7 +96,21 @@ class FrameBuffer:
         signed = size - 0x1_0000_0000 if size & 0x8000_0000 else size
         if size >> 16 == TLS_HELLO:
             raise ProtocolViolation("tls-hello", "it begins with TLS, and this port has no certificate for that")
+        if (first := size.to_bytes(4, "big")) in HTTP_BEGINS:
+            raise ProtocolViolation("http", _http_text(first))
         raise ProtocolViolation(
             "frame-length",
             f"a frame of {signed} bytes, allowed are 4 to {self.size_max_bytes}; the connection is closed",
         )
+
+
+def _http_text(first: bytes) -> str:
+    if first == _HTTP_ANSWER:
+        return (
+            "it answers in HTTP: this port is a web server's, as a console's, a proxy's or that of metrics, and not a "
+            "name server's or broker's"
+        )
+    return (
+        "it speaks HTTP, and this port takes RocketMQ's protocol alone: the console, metrics and gRPC have ports of "
+        "their own"
+    )

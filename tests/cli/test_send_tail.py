@@ -145,6 +145,19 @@ def test_a_send_to_a_topic_that_is_not_made_by_itself(pymq: Pymq) -> None:
     assert "never_made" in outcome.err and "pymq topic" in outcome.err
 
 
+@pytest.mark.parametrize("count", [(), ("--count", "3")])
+def test_a_topic_that_a_send_makes_is_named_with_the_one_that_may_be_meant(pymq: Pymq, count: tuple[str, ...]) -> None:
+    topic = make(pymq, f"Invoices{len(count)}")
+    typed = f"Invoces{len(count)}"
+    first = pymq("send", typed, "hello", *count)
+    assert first.code == EXIT_OK and first.err.endswith(
+        f"topic {typed} did not exist, the broker made it; if {topic} was meant: pymq topic delete {typed}\n"
+    )
+    assert pymq("send", typed, "hello").err == pymq("send", topic, "hello").err == ""
+    far = "zebra" if count else "quite_another"
+    assert pymq("send", far, "hello").err == f"topic {far} did not exist, the broker made it\n"
+
+
 def test_a_send_may_fail_in_part(pymq: Pymq) -> None:
     topic = make(pymq, "partly")
     too_large = json.dumps({"body": "x" * (5 * 1024 * 1024)})

@@ -73,12 +73,12 @@ def _lengthen(raw: bytes) -> bytes:
 
 def _malformed() -> list[Hostile]:
     """Return frames that break the framing rules."""
-    lengths = [0, 1, 3, 16 * MIB + 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0x47455420]
+    lengths = [0, 1, 3, 16 * MIB + 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF]
     found = [Hostile(f"length {size:#x}", size.to_bytes(4, "big") + b"x" * 64, "frame-length") for size in lengths]
     found += [Hostile(f"header type {kind}", frame(b"{}", kind=kind), "serialize-type") for kind in (2, 7, 0x7F)]
     found += [
         Hostile("TLS hello", bytes.fromhex("16030100") + b"x" * 64, "tls-hello"),
-        Hostile("HTTP request", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "frame-length"),
+        Hostile("HTTP request", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "http"),
         Hostile("header longer than the frame", b"\0\0\0\x08\0\0\0\x05abcd", "header-length"),
         Hostile("pull whose header says it is longer", _lengthen(ask(11, PULL)), "header-length"),
         Hostile("send whose header says it is longer", _lengthen(ask(310, V2)), "header-length"),

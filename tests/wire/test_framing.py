@@ -7,7 +7,8 @@ import tracemalloc
 import pytest
 
 from pymq.errors import ProtocolViolation
-from pymq.wire.framing import FrameBuffer
+from pymq.wire.command import FRAME_SIZE_MAX_BYTES
+from pymq.wire.framing import HTTP_BEGINS, FrameBuffer
 
 
 def frame(payload: bytes) -> bytes:
@@ -90,3 +91,21 @@ def test_a_cleared_buffer_begins_with_a_new_frame() -> None:
     buffer.clear()
     assert buffer.pending_size_bytes == 0
     assert buffer.feed(raw) == [raw[4:]]
+
+
+@pytest.mark.parametrize(
+    ("begin", "said"),
+    [
+        (b"HTTP/1.1 400 Bad Request", "it answers in HTTP: this port is a web server's"),
+        (b"GET /metrics HTTP/1.1", "it speaks HTTP, and this port takes RocketMQ's protocol alone"),
+        (b"PRI * HTTP/2.0", "the console, metrics and gRPC have ports of their own"),
+    ],
+)
+def test_http_is_named_as_such(begin: bytes, said: str) -> None:
+    with pytest.raises(ProtocolViolation, match=said) as caught:
+        FrameBuffer().feed(begin)
+    assert caught.value.reason == "http"
+
+
+def test_all_that_begins_like_http_is_no_frame() -> None:
+    assert all(int.from_bytes(begin, "big") > FRAME_SIZE_MAX_BYTES for begin in HTTP_BEGINS)

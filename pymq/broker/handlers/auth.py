@@ -107,7 +107,10 @@ class AuthHandlers:
         """Raise Refusal(REQUEST_CODE_NOT_SUPPORTED) when the users are not this broker's own."""
         if self._auth.is_on:
             return
-        why = "there are no users and no access rules: authenticationEnabled is off"
+        why = (
+            "there are no users and no access rules: authenticationEnabled is off; `pymq auth init` makes an "
+            "administrator and shows the settings that turn it on"
+        )
         if self._config.acl_enable:
             why = "its users are those of plainAclFile: change that file"
         raise Refusal(

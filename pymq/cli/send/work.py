@@ -9,7 +9,9 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,7 @@ from pymq.operations.queues import QueueChoice
 READ_SIZE_BYTES = 256 * 1024
 CHUNKS_AHEAD_MAX = 8
 FAILURES_SHOWN_MAX = 5
+NEAR = 0.75  # share of a topic's name that another one has in common to be meant by it
 
 
 def with_body(message: Message, body: bytes) -> Message:
@@ -85,7 +88,21 @@ class Sender:
 async def send_one(sender: Sender, message: Message, queue: MessageQueue | None) -> SendResult:
     """Send one message and wait for the answer."""
     async with sender.producer() as producer:
-        return await sending.send_one(producer, message, queue)
+        result = await sending.send_one(producer, message, queue)
+        await note_made_topic(producer, sender, message.topic)
+    return result
+
+
+async def note_made_topic(producer: Producer, sender: Sender, topic: str) -> None:
+    """Tell people that the topic did not exist before, and which one they may have meant."""
+    if topic not in producer.made_topics:
+        return
+    with suppress(PymqError):
+        async with Admin(split_addresses(sender.namesrv), credentials=request_credentials.get()) as admin:
+            others = [name for name in await admin.topics.names() if name != topic]
+        near = get_close_matches(topic, others, n=1, cutoff=NEAR)
+        meant = f"; if {near[0]} was meant: pymq topic delete {topic}" if near else ""
+        print_note(f"topic {topic} did not exist, the broker made it{meant}")
 
 
 @dataclass
@@ -180,6 +197,8 @@ class SendJob:
                             print(file=sys.stderr)  # ends the line that was being typed
                     except UsageError as error:
                         raise UsageError(f"{error}; before it {self._counts()}") from error
+                if self._summary.sent_count:
+                    await note_made_topic(producer, self._sender, self._template.topic)
         self._summary.duration_s = time.monotonic() - started_s
         if self._first_error is not None and not self._summary.sent_count:
             raise self._first_error

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pymq.client.admin.connection import AdminConnection
-from pymq.client.admin.settings_text import decode_settings, encode_settings
 from pymq.errors import RefusedError
 from pymq.wire.bodies_admin import (
     AllProducers,
@@ -28,6 +27,7 @@ from pymq.wire.headers.admin import (
     StatsDataHeader,
     UpdateConfigHeader,
 )
+from pymq.wire.settings_text import decode_settings, encode_settings
 
 # Java answers SYSTEM_ERROR for unknown statistics and for a group without producers.
 _NOTHING_THERE = frozenset({ResponseCode.SYSTEM_ERROR})

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pymq.client.not_name_server import is_strange, not_name_server_error
 from pymq.client.tls import Tls, tls_context
 from pymq.clock import Clock
 from pymq.errors import ClosedError, PartialError, PymqError, RefusedError, UnreachableError
@@ -153,6 +154,8 @@ class AdminConnection:
                 failures.append(error)
                 continue
             except RefusedError as error:
+                if is_strange(code, error.code):
+                    raise await self._not_name_server(address) from error
                 if error.code not in missing_codes:
                     raise
                 missing = missing or error
@@ -191,11 +194,16 @@ class AdminConnection:
                 return await self.ask_broker(address, code, header, body)
             except ClosedError:
                 raise
-            except (UnreachableError, RefusedError) as error:
+            except UnreachableError as error:
                 return error
+            except RefusedError as error:
+                return await self._not_name_server(address) if is_strange(code, error.code) else error
 
         addresses = await self.find_name_servers()
         return dict(zip(addresses, await asyncio.gather(*map(ask, addresses)), strict=True))
+
+    async def _not_name_server(self, address: str) -> PymqError:
+        return await not_name_server_error(address, lambda command: self._invoke_ok(address, command))
 
     def note_brokers(self, brokers: Iterable[BrokerData]) -> None:
         """Remember whose addresses these are, for errors."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pymq.client.admin.connection import AdminConnection
-from pymq.client.admin.settings_text import decode_settings, encode_settings
 from pymq.errors import PymqError, RefusedError
 from pymq.wire.bodies_admin import decode_admin_body
 from pymq.wire.bodies_route import KvTable, TopicList, decode_cluster_info
@@ -20,6 +19,7 @@ from pymq.wire.headers.route import (
     PutKvHeader,
     WipeWritePermAnswer,
 )
+from pymq.wire.settings_text import decode_settings, encode_settings
 
 _NO_VALUE = frozenset({ResponseCode.QUERY_NOT_FOUND})
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import msgspec
 
 from pymq.client.admin.connection import AdminConnection
-from pymq.client.admin.settings_text import decode_settings, encode_settings
 from pymq.errors import PymqError
 from pymq.wire.codes import RequestCode
 from pymq.wire.header import decode_header
 from pymq.wire.headers.admin import ConfigAnswer, GetConfigHeader, UpdateConfigHeader
+from pymq.wire.settings_text import decode_settings, encode_settings
 
 DEFAULT_ORIGIN = "default"
 

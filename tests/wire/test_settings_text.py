@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pymq.client.admin.settings_text import decode_settings, encode_settings
 from pymq.errors import UsageError
+from pymq.wire.settings_text import decode_settings, encode_settings
 
 
 def test_round_trip() -> None:
