@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar, overload
 import msgspec
 
 from pymq.errors import PymqError, UsageError
+from pymq.packages import pip_install
 
 T = TypeVar("T")
 ProtoT = TypeVar("ProtoT", bound="ProtobufMessage")
@@ -125,7 +126,7 @@ class TextCodec(Codec[str]):
 
 
 class AvroCodec(Codec[Any]):
-    """Avro: ``AvroCodec(schema)`` for a schema as its JSON text. Needs ``pip install 'pymq-toolkit[avro]'``.
+    """Avro: ``AvroCodec(schema)`` for a schema as its JSON text. Needs the extra ``avro``.
 
     Bodies hold one value in Avro's binary encoding, without the schema.
     """
@@ -135,7 +136,7 @@ class AvroCodec(Codec[Any]):
         try:
             import fastavro  # noqa: PLC0415 - only this codec needs it
         except ImportError as error:
-            raise UsageError("Avro needs the package fastavro: pip install 'pymq-toolkit[avro]'") from error
+            raise UsageError(f"Avro needs the package fastavro: {pip_install('avro')}") from error
         self._fastavro = fastavro
         try:
             self._schema = fastavro.parse_schema(msgspec.json.decode(schema))

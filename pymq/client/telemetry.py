@@ -17,6 +17,7 @@ from pymq.errors import UsageError
 from pymq.model.message import Message, SendResult
 from pymq.model.properties import SHARDING_KEY
 from pymq.model.record import StoredMessage
+from pymq.packages import pip_install
 
 SCOPE = "pymq.client"
 SYSTEM = "rocketmq"
@@ -34,7 +35,7 @@ class Telemetry:
     ``tracer_provider``: OpenTelemetry's; None: the process's. A send is a PRODUCER span, whose context goes into the
     message's properties (``traceparent`` and others, as the process's propagator writes them). A call of a consumer's
     handler is a CONSUMER span, current while it runs: for one message a child of the send, for several linked to each.
-    Needs ``pip install 'pymq-toolkit[otel]'``.
+    Needs the extra ``otel``.
     """
 
     def __init__(self, tracer_provider: Any = None) -> None:
@@ -42,7 +43,7 @@ class Telemetry:
         try:
             from opentelemetry import context, propagate, trace  # noqa: PLC0415 - few processes need it
         except ImportError as error:
-            raise UsageError("telemetry needs opentelemetry-api: pip install 'pymq-toolkit[otel]'") from error
+            raise UsageError(f"telemetry needs opentelemetry-api: {pip_install('otel')}") from error
         self._context = context
         self._propagate = propagate
         self._trace = trace

@@ -19,6 +19,7 @@ from typing import Protocol
 
 from pymq.clock import Clock
 from pymq.errors import ConfigError
+from pymq.packages import pip_install
 
 log = logging.getLogger(__name__)
 
@@ -226,7 +227,7 @@ def _check_dates(path: str, now_ms: int) -> None:
     try:
         from cryptography import x509  # noqa: PLC0415
     except ImportError:
-        raise ConfigError("TLS needs the package cryptography: pip install 'pymq-toolkit[tls]'") from None
+        raise ConfigError(f"TLS needs the package cryptography: {pip_install('tls')}") from None
     try:
         certificates = x509.load_pem_x509_certificates(Path(path).read_bytes())
     except (ValueError, OSError) as error:

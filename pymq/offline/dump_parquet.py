@@ -8,6 +8,7 @@ from typing import Any
 from pymq.errors import UsageError
 from pymq.model.record import StoredMessage
 from pymq.offline.dump import head_fields
+from pymq.packages import pip_install
 
 ROWS_PER_GROUP_MAX = 50_000
 BYTES_PER_GROUP_MAX = 32 << 20  # of bodies
@@ -19,7 +20,7 @@ def write_parquet(path: str, messages: Iterable[tuple[StoredMessage, bytes | Non
         import pyarrow as pa  # noqa: PLC0415 - only this output needs it
         import pyarrow.parquet as pq  # noqa: PLC0415
     except ImportError:
-        raise UsageError("Parquet needs pyarrow: pip install 'pymq-toolkit[spark]', or write -o jsonl") from None
+        raise UsageError(f"Parquet needs pyarrow: {pip_install('spark')}, or write -o jsonl") from None
     schema = pa.schema(
         [
             ("topic", pa.string()),

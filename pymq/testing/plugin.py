@@ -1,4 +1,4 @@
-"""The pytest plugin of ``pymq-toolkit[pytest]``: a broker, a topic, a producer and a consumer as fixtures.
+"""The pytest plugin of the extra ``pytest``: a broker, a topic, a producer and a consumer as fixtures.
 
 pytest loads this module in every run, so it imports nothing of PyMQ until a test asks for a fixture.
 """

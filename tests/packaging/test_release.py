@@ -1,16 +1,33 @@
 """scripts/release refuses an unready checkout before it builds; .ci/run tests the build itself."""
 
 import os
+import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import pymq
+from pymq.packages import SOURCE
 
 ROOT = Path(__file__).parents[2]
 VERSION = pymq.__version__
+UNPUBLISHED = """# PyMQ
+
+<!-- checkout -->
+In a checkout:
+<!-- /checkout -->
+
+`pip install .` or `pip install '.[spark,tls]' numpy`,
+then `pip install ./plugins/pymq-filter-cel`; not `pip install ./x`.
+"""
+PUBLISHED = """# PyMQ
+
+`pip install pymq-toolkit` or `pip install 'pymq-toolkit[spark,tls]' numpy`,
+then `pip install pymq-filter-cel`; not `pip install ./x`.
+"""
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
 
@@ -19,12 +36,20 @@ def checkout(tmp_path: Path) -> Path:
     """Make a git checkout with the files that the script reads, ready for a release."""
     (tmp_path / "scripts").mkdir()
     (tmp_path / "pymq").mkdir()
-    for name in ("scripts/release", "pyproject.toml", "pymq/__init__.py"):
+    for name in ("scripts/release", "scripts/published", "pyproject.toml", "pymq/__init__.py", "pymq/packages.py"):
         shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / "README.md").write_text(UNPUBLISHED)
     (tmp_path / "CHANGELOG.md").write_text(f"# Changelog\n\n## {VERSION} - 2026-01-31\n")
     git(tmp_path, "init", "--quiet")
+    git(tmp_path, "add", "--all")
+    publish(tmp_path)
     commit(tmp_path)
     return tmp_path
+
+
+def publish(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(checkout / "scripts" / "published"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def git(checkout: Path, *arguments: str) -> None:
@@ -88,3 +113,37 @@ def test_an_unknown_argument_is_wrong_usage() -> None:
     done = subprocess.run([str(ROOT / "scripts" / "release"), "--chekc"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "usage: scripts/release [--check]" in done.stderr
+
+
+def test_the_first_release_changes_every_text_that_installs(checkout: Path) -> None:
+    assert (checkout / "README.md").read_text() == PUBLISHED
+    assert 'SOURCE: Final = "pymq-toolkit"' in (checkout / "pymq" / "packages.py").read_text()
+    assert publish(checkout, "--check").returncode == 0
+    assert publish(checkout).stdout.startswith("changed 0 files")
+
+
+def test_texts_that_install_from_a_checkout_are_refused(checkout: Path) -> None:
+    shutil.copy(ROOT / "pymq" / "packages.py", checkout / "pymq" / "packages.py")
+    commit(checkout)
+    assert "run scripts/published once" in refusal(checkout)
+    assert publish(checkout, "--check").returncode == 1
+
+
+def test_an_unknown_argument_of_published_changes_nothing(checkout: Path) -> None:
+    (checkout / "README.md").write_text(UNPUBLISHED)
+    assert publish(checkout, "--now").returncode == 2
+    assert (checkout / "README.md").read_text() == UNPUBLISHED
+
+
+def test_no_text_names_the_index_before_the_first_release() -> None:
+    if SOURCE != ".":
+        pytest.skip("PyMQ is on the index")
+    named = re.compile(r"pip install '?pymq-")
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
+    texts = [
+        name
+        for name in listed
+        if not name.startswith("tests/") and (ROOT / name).suffix in {".md", ".py", ".service", ".yaml"}
+    ]
+    assert len(texts) > 1000
+    assert [name for name in texts if named.search((ROOT / name).read_text("utf-8"))] == []

@@ -8,6 +8,7 @@ import typer
 
 from pymq.cli.common.options import OutputOption
 from pymq.cli.output import OutputFormat, print_data, print_line, print_note
+from pymq.packages import pip_install
 
 DAYS = 365
 
@@ -36,7 +37,7 @@ def cert(
     try:
         from pymq.offline.certificates import Authority
     except ModuleNotFoundError:
-        raise UsageError("certificates need the package cryptography: pip install 'pymq-toolkit[tls]'") from None
+        raise UsageError(f"certificates need the package cryptography: {pip_install('tls')}") from None
 
     authority = Authority(Path(directory), datetime.now(UTC))
     files = authority.issue(name, hosts or [], days=days, is_replaced=replace)

@@ -15,6 +15,7 @@ from pymq.cli.declared import examples, new_app
 from pymq.cli.output import Column, OutputFormat, print_json, print_line, print_listing, print_note
 from pymq.cli.spark.options import silence_spark
 from pymq.errors import UsageError
+from pymq.packages import pip_install
 
 if TYPE_CHECKING:
     from pymq.pipeline.job import Job
@@ -163,7 +164,7 @@ def _opened(file: PipelineFile) -> Iterator[Job]:
     try:
         from pymq.pipeline.job import opened
     except ModuleNotFoundError as error:
-        raise UsageError(f"pipelines need {error.name}: pip install 'pymq-toolkit[spark]'") from error
+        raise UsageError(f"pipelines need {error.name}: {pip_install('spark')}") from error
 
     silence_spark()
     with opened(file) as job:

@@ -21,6 +21,7 @@ from pymq.cli.common.serving_metrics import (
 )
 from pymq.cli.declared import examples, new_app
 from pymq.cli.output import print_json_line
+from pymq.packages import pip_install
 
 if TYPE_CHECKING:
     from pymq.broker.assembly.broker import Broker
@@ -148,9 +149,7 @@ def check_library() -> None:
         import google.protobuf
         import hpack
     except ImportError as error:
-        raise UsageError(
-            f"gRPC needs the package {error.name}: install it with pip install 'pymq-toolkit[grpc]'"
-        ) from None
+        raise UsageError(f"gRPC needs the package {error.name}: install it with {pip_install('grpc')}") from None
     del google, hpack
 
 

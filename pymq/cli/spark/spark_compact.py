@@ -11,6 +11,7 @@ import typer
 from pymq.cli.declared import examples, new_app
 from pymq.cli.output import print_json, print_line, print_note
 from pymq.errors import UsageError
+from pymq.packages import pip_install
 from pymq.units import parse_size_bytes
 
 app = new_app()
@@ -47,7 +48,7 @@ def spark_compact(
         from pymq.spark.lake.compaction import CompactSettings, compact, directories_of, planned
         from pymq.spark.places.directories import local_directory
     except ModuleNotFoundError as error:
-        raise UsageError(f"spark-compact needs {error.name}: pip install 'pymq-toolkit[spark]'") from error
+        raise UsageError(f"spark-compact needs {error.name}: {pip_install('spark')}") from error
 
     settings = CompactSettings(target_bytes, compression)
     root = local_directory("DIR", str(output)).absolute()

@@ -35,6 +35,7 @@ from pymq.cli.spark.store_place import (
 from pymq.errors import UsageError
 from pymq.model.compression import INFLATION_RATIO_MAX
 from pymq.operations.filters import check_sql, parse_plugin
+from pymq.packages import pip_install
 from pymq.spark.session.masters import DEFAULT_DRIVER_MEMORY, DEFAULT_MASTER
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ def spark_export(
     try:
         from pymq.spark.export.export import run
     except ModuleNotFoundError as error:
-        raise UsageError(f"spark-export needs {error.name}: pip install 'pymq-toolkit[spark]'") from error
+        raise UsageError(f"spark-export needs {error.name}: {pip_install('spark')}") from error
 
     silence_spark()
     from pymq.cli.spark.view import export_progress

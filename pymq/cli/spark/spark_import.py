@@ -23,6 +23,7 @@ from pymq.cli.spark.options import (
     silence_spark,
 )
 from pymq.errors import UsageError
+from pymq.packages import pip_install
 from pymq.spark.session.masters import DEFAULT_DRIVER_MEMORY, DEFAULT_MASTER
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def spark_import(
         from pymq.spark.imports.imports import ImportOptions, run
         from pymq.spark.places.directories import local_directory
     except ModuleNotFoundError as error:
-        raise UsageError(f"spark-import needs {error.name}: pip install 'pymq-toolkit[spark]'") from error
+        raise UsageError(f"spark-import needs {error.name}: {pip_install('spark')}") from error
 
     options = ImportOptions(
         inputs=tuple(inputs),

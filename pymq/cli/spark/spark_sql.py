@@ -28,6 +28,7 @@ from pymq.cli.spark.store_place import (
     store_place,
 )
 from pymq.errors import UsageError
+from pymq.packages import pip_install
 from pymq.spark.session.masters import DEFAULT_DRIVER_MEMORY, DEFAULT_MASTER
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def spark_sql(
         from pymq.spark.session.masters import check_driver_memory, check_master
         from pymq.spark.session.shipping import prepare_executors
     except ModuleNotFoundError as error:
-        raise UsageError(f"spark-sql needs {error.name}: pip install 'pymq-toolkit[spark]'") from error
+        raise UsageError(f"spark-sql needs {error.name}: {pip_install('spark')}") from error
     servers = ";".join(split_addresses(namesrv))
     tables = Tables(
         servers,

@@ -19,6 +19,7 @@ from pymq.model.compression import INFLATION_RATIO_MAX
 from pymq.operations.filters import parse_plugin
 from pymq.operations.queues import parse_queue_choice
 from pymq.operations.start import DEFAULT_LAST_COUNT, Start, StartKind, expand_short_forms, parse_start, parse_stop
+from pymq.packages import pip_install
 
 if TYPE_CHECKING:
     from pymq.cli.tail.archive import Archive
@@ -211,7 +212,7 @@ def _archive(directory: str, tag: str, sql: str | None, via: str | None) -> Arch
         from pymq.cli.tail.archive import Archive
         from pymq.spark.planning.selection import Selection
     except ModuleNotFoundError as error:
-        raise UsageError(f"--archive needs {error.name}: pip install 'pymq-toolkit[spark]'") from error
+        raise UsageError(f"--archive needs {error.name}: {pip_install('spark')}") from error
     return Archive(directory, Selection(tag=tag, sql=sql))
 
 

@@ -24,6 +24,7 @@ from pymq.model.compression import (
 )
 from pymq.model.record import StoredMessage
 from pymq.operations.message.content import ReadBody
+from pymq.packages import pip_install
 
 # What each compression's output begins with (RFC 1952, LZ4 frame format, RFC 8878).
 MAGIC = {"gzip": b"\x1f\x8b\x08", "lz4": b"\x04\x22\x4d\x18", "zstd": b"\x28\xb5\x2f\xfd"}
@@ -175,9 +176,7 @@ def _protobuf(descriptors: bytes, type_name: str) -> Callable[[bytes], bytes]:
     try:
         from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
     except ImportError as error:
-        raise UsageError(
-            "--decode protobuf needs the package protobuf: pip install 'pymq-toolkit[protobuf]'"
-        ) from error
+        raise UsageError(f"--decode protobuf needs the package protobuf: {pip_install('protobuf')}") from error
     try:
         files = descriptor_pb2.FileDescriptorSet.FromString(descriptors)
         pool = descriptor_pool.DescriptorPool()

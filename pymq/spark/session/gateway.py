@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 import pymq
 from pymq.errors import PymqError, UsageError
 from pymq.file_lock import try_lock_file
+from pymq.packages import pip_install
 from pymq.spark.session.error_texts import essence, text_of
 from pymq.spark.session.java import Java, find_java
 
@@ -388,7 +389,7 @@ def _spark_home() -> Path:
     try:
         import pyspark
     except ImportError as error:
-        raise UsageError("Spark is not installed: pip install 'pymq-toolkit[spark]'") from error
+        raise UsageError(f"Spark is not installed: {pip_install('spark')}") from error
     return Path(pyspark.__file__).resolve().parent
 
 
