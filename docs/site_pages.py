@@ -2,7 +2,9 @@
 
 Every link in a Markdown file of the tree is relative to that file, as a forge wants it. On the site a link to a file
 that has a page, or to a picture, becomes a link to that; a link to another file of the tree becomes its text. A link to
-a file that does not exist stays as it is, and ``mkdocs build --strict`` fails at it. A page from outside docs/ must have a
+a file that does not exist stays as it is, and ``mkdocs build --strict`` fails at it.
+
+A page from outside docs/ must have a
 name that docs/ doesn't use: MkDocs would show one of the two pages only.
 
 In the code of a table cell a forge wants ``|`` escaped, where MkDocs would show the backslash: the hook removes it.

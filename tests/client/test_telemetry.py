@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,7 @@ from pymq.clock import SystemClock
 from pymq.errors import RefusedError, UsageError
 from pymq.model.properties import decode_properties
 from pymq.model.record import StoredMessage, decode_batch
+from pymq.packages import pip_install
 from pymq.wire.codes import ResponseCode
 from tests.client.fake_broker import FakeServer
 from tests.client.messages import message
@@ -25,7 +27,7 @@ from tests.client.test_producer import BATCH, SEND, run, sent
 
 def test_without_the_library_the_next_step_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
-    with pytest.raises(UsageError, match=r"pip install 'pymq-toolkit\[otel\]'"):
+    with pytest.raises(UsageError, match=re.escape(pip_install("otel"))):
         Telemetry()
 
 
