@@ -16,9 +16,13 @@ CommandTable = Mapping[str, tuple[str, str]]
 
 
 class LazyGroup(TyperGroup):
-    """A Typer group with a table ``name -> (module, one line of help)``; each module has an ``app``."""
+    """A Typer group with a table ``name -> (module, one line of help)``; each module has an ``app``.
+
+    ``headings``: the same entries by the heading that they have in the help; none for one list.
+    """
 
     table: ClassVar[CommandTable] = {}
+    headings: ClassVar[Mapping[str, CommandTable]] = {}
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.table)
@@ -42,8 +46,10 @@ class LazyGroup(TyperGroup):
         """Write the lines of the table, so that help for the group imports no command."""
         if not self.table:
             return
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in self.table.items()])
+        width = max(map(len, self.table))
+        for heading, table in (self.headings or {"Commands": self.table}).items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(width), text) for name, (_, text) in table.items()])
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; end it without an error when a reader closes the output early (``| head``)."""

@@ -1,4 +1,4 @@
-"""The entry point, with the table of commands: name -> (module, one line of help).
+"""The entry point, with the tables of commands: name -> (module, one line of help).
 
 ``pymq --help`` must stay fast. So this module and :mod:`pymq.cli.lazy` import only Typer, a command's module is
 imported when the command is called, and it imports asyncio, msgspec, rich and the rest inside its functions.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 import typer
@@ -18,50 +18,70 @@ from pymq import __version__
 from pymq.cli.lazy import CommandTable, LazyGroup
 from pymq.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, PymqError
 
-COMMANDS: CommandTable = {
-    "standalone": ("pymq.cli.standalone.command", "Name server and broker in one process: the quick start."),
-    "namesrv": ("pymq.cli.namesrv.command", "Run a name server."),
-    "broker": ("pymq.cli.broker.command", "Run a broker."),
-    "proxy": ("pymq.cli.proxy.command", "Serve RocketMQ's 5.x clients, which speak gRPC."),
-    "console": ("pymq.cli.console.command", "Serve pages about clusters to browsers."),
-    "filter-server": ("pymq.cli.filter_server.command", "Run plugin filters between a broker and consumers."),
-    "context": ("pymq.cli.context.command", "Name clusters, and choose the one that commands work on."),
-    "cluster": ("pymq.cli.cluster.command", "List the brokers of all clusters with their roles and lag."),
-    "raft": ("pymq.cli.raft.command", "Brokers that elect their leader themselves."),
-    "doctor": ("pymq.cli.doctor.command", "Look at the whole cluster, and name what is wrong."),
-    "exporter": ("pymq.cli.exporter.command", "Serve metrics of a whole cluster to Prometheus."),
-    "stats": ("pymq.cli.stats.command", "Messages of the last minute, hour and day."),
-    "top": ("pymq.cli.top.command", "Brokers, topics and groups with their rates, live."),
-    "check": ("pymq.cli.check.command", "Check brokers, lag, disks, replicas or Raft groups."),
-    "topic": ("pymq.cli.topic.command", "List, create, update, delete and inspect topics."),
-    "group": ("pymq.cli.group.command", "List, create, change, delete and inspect consumer groups."),
-    "offset": ("pymq.cli.offset.command", "Show where consumer groups are, and move them."),
-    "dlq": ("pymq.cli.dlq.command", "List, show, resend, export and delete dead letters."),
-    "config": ("pymq.cli.config.command", "Show, change and check settings of brokers and name servers."),
-    "auth": ("pymq.cli.auth.command", "Users, what they may do, and certificates for TLS."),
-    "send": ("pymq.cli.send.command", "Send messages: an argument, lines or JSON lines."),
-    "tail": ("pymq.cli.tail.command", "Show messages from any point on, and new ones as they arrive."),
-    "mirror": ("pymq.cli.mirror.command", "Copy topics to another cluster, resumable and in order."),
-    "filter": ("pymq.cli.filter.command", "List message filters, and try expressions on messages."),
-    "message": ("pymq.cli.message.command", "Look messages up by id or key, and trace one."),
-    "store": ("pymq.cli.store.command", "Verify, inspect, dump, repair or rebuild a data directory."),
-    "bench": ("pymq.cli.bench.command", "Load a broker with sends, pulls or round trips."),
-    "spark-export": ("pymq.cli.spark.spark_export", "Export topics to Parquet, JSON or CSV with Spark."),
-    "spark-import": ("pymq.cli.spark.spark_import", "Send rows of Parquet, JSON or CSV to topics with Spark."),
-    "spark-sql": ("pymq.cli.spark.spark_sql", "Query topics, store directories and lakes with SQL."),
-    "pipeline": ("pymq.cli.pipeline.command", "Run a file of sources, SQL steps and sinks with Spark."),
-    "spark-compact": ("pymq.cli.spark.spark_compact", "Merge the small Parquet files of an export."),
+HEADINGS: Mapping[str, CommandTable] = {
+    "Servers": {
+        "standalone": ("pymq.cli.standalone.command", "Name server and broker in one process: the quick start."),
+        "namesrv": ("pymq.cli.namesrv.command", "Run a name server."),
+        "broker": ("pymq.cli.broker.command", "Run a broker."),
+        "proxy": ("pymq.cli.proxy.command", "Serve RocketMQ's 5.x clients, which speak gRPC."),
+        "console": ("pymq.cli.console.command", "Serve pages about clusters to browsers."),
+        "filter-server": ("pymq.cli.filter_server.command", "Run plugin filters between a broker and consumers."),
+        "exporter": ("pymq.cli.exporter.command", "Serve metrics of a whole cluster to Prometheus."),
+    },
+    "Look": {
+        "doctor": ("pymq.cli.doctor.command", "Look at the whole cluster, and name what is wrong."),
+        "top": ("pymq.cli.top.command", "Brokers, topics and groups with their rates, live."),
+        "cluster": ("pymq.cli.cluster.command", "List the brokers of all clusters with their roles and lag."),
+        "stats": ("pymq.cli.stats.command", "Messages of the last minute, hour and day."),
+        "check": ("pymq.cli.check.command", "Check brokers, lag, disks, replicas or Raft groups."),
+        "message": ("pymq.cli.message.command", "Look messages up by id or key, and trace one."),
+        "tail": ("pymq.cli.tail.command", "Show messages from any point on, and new ones as they arrive."),
+    },
+    "Operate": {
+        "topic": ("pymq.cli.topic.command", "List, create, update, delete and inspect topics."),
+        "group": ("pymq.cli.group.command", "List, create, change, delete and inspect consumer groups."),
+        "offset": ("pymq.cli.offset.command", "Show where consumer groups are, and move them."),
+        "dlq": ("pymq.cli.dlq.command", "List, show, resend, export and delete dead letters."),
+        "config": ("pymq.cli.config.command", "Show, change and check settings of brokers and name servers."),
+        "auth": ("pymq.cli.auth.command", "Users, what they may do, and certificates for TLS."),
+        "raft": ("pymq.cli.raft.command", "Brokers that elect their leader themselves."),
+        "mirror": ("pymq.cli.mirror.command", "Copy topics to another cluster, resumable and in order."),
+        "store": ("pymq.cli.store.command", "Verify, inspect, dump, repair or rebuild a data directory."),
+        "context": ("pymq.cli.context.command", "Name clusters, and choose the one that commands work on."),
+    },
+    "Data": {
+        "send": ("pymq.cli.send.command", "Send messages: an argument, lines or JSON lines."),
+        "spark-export": ("pymq.cli.spark.spark_export", "Export topics to Parquet, JSON or CSV with Spark."),
+        "spark-import": ("pymq.cli.spark.spark_import", "Send rows of Parquet, JSON or CSV to topics with Spark."),
+        "spark-sql": ("pymq.cli.spark.spark_sql", "Query topics, store directories and lakes with SQL."),
+        "pipeline": ("pymq.cli.pipeline.command", "Run a file of sources, SQL steps and sinks with Spark."),
+        "spark-compact": ("pymq.cli.spark.spark_compact", "Merge the small Parquet files of an export."),
+    },
+    "Develop": {
+        "filter": ("pymq.cli.filter.command", "List message filters, and try expressions on messages."),
+        "bench": ("pymq.cli.bench.command", "Load a broker with sends, pulls or round trips."),
+        "docs": ("pymq.cli.docs.command", "Show the pages of the documentation, or search them."),
+        "conf": ("pymq.cli.conf.command", "Write examples: settings, services, dashboards, pipelines."),
+    },
 }
+COMMANDS: CommandTable = {name: entry for table in HEADINGS.values() for name, entry in table.items()}
 EXIT_INTERRUPTED = 130
 
 
 class RootGroup(LazyGroup):
-    """The top level group: all commands of :data:`COMMANDS`."""
+    """The top level group: all commands of :data:`COMMANDS`, below their headings."""
 
     table = COMMANDS
+    headings = HEADINGS
 
 
-app = typer.Typer(cls=RootGroup, add_completion=False, rich_markup_mode=None, no_args_is_help=True)
+app = typer.Typer(
+    cls=RootGroup,
+    add_completion=False,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},  # of all commands: a context inherits it
+)
 
 
 def _print_version(wanted: bool) -> None:
@@ -86,7 +106,10 @@ def _show_completion(shell: str | None) -> None:
         raise typer.Exit
 
 
-@app.callback(epilog="Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 unreachable, 5 refused, 6 done in part.")
+@app.callback(
+    epilog="Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 unreachable, 5 refused, 6 done in part. "
+    "pymq docs shows the documentation, pymq docs tutorial the first steps."
+)
 def root(
     version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Show the version."),
     context: str | None = typer.Option(None, "--context", metavar="NAME", help="The cluster: a context's name."),

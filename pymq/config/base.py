@@ -273,7 +273,7 @@ class Config:
 
     def _unknown_text(self, name: str) -> str:
         near = difflib.get_close_matches(name, self.settings(), n=3, cutoff=0.6)
-        hint = f"did you mean {', '.join(near)}?" if near else "docs/configuration.md lists all keys"
+        hint = f"did you mean {', '.join(near)}?" if near else "pymq docs configuration lists all keys"
         return f"unknown key {name[:60]!r}: {hint}"
 
     def _changeable(self, name: str) -> Setting:

@@ -16,6 +16,7 @@ from pymq.offline.queue_files import QueueFilesReader
 from pymq.store.log.log_record import Scanned, unit_tags_code
 from pymq.store.queue.batch_queue import BatchUnits
 from pymq.store.queue.queue_table import BATCH_QUEUES
+from pymq.units import format_count
 
 
 @dataclass(slots=True)
@@ -143,7 +144,7 @@ class BatchQueueCheck:
         self._report.saw("units", queue.unit_count)
         if not queue.missing_count:
             return
-        text = f"{queue.name} lacks the units of {queue.missing_count} records"
+        text = f"{queue.name} lacks the units of {format_count(queue.missing_count, 'record')}"
         if self._clean:
             self._report.add("queue", text, queue.reader.directory)
         else:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from pymq.offline.findings import Report
 from pymq.offline.queue_files import QueueFilesReader
 from pymq.store.log.log_record import Scanned
+from pymq.units import format_count
 
 
 @dataclass(slots=True)
@@ -60,7 +61,10 @@ class CheckedQueue:
             report.note(f"{self.name} is a queue over other topics' records: not compared")
         if self.missing_count and (is_clean or self.vouched_count):
             assert self.missing_from is not None
-            text = f"{self.name} lacks the units of {self.missing_count} records, from offset {self.missing_from} on"
+            text = (
+                f"{self.name} lacks the units of {format_count(self.missing_count, 'record')}, from offset "
+                f"{self.missing_from} on"
+            )
             report.add("queue", text, *self.reader.place(self.missing_from))
         elif self.missing_count:
             report.note(f"{self.name}: the next start adds {self.missing_count} units from {self.missing_from} on")

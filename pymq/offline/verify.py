@@ -16,6 +16,7 @@ from pymq.offline.log_walk import Block, Damaged, LogEnd
 from pymq.offline.queue_check import QueueCheck
 from pymq.offline.table_check import check_checkpoint, check_tables
 from pymq.store.log.opening import lost_segments_text
+from pymq.units import format_count
 
 if TYPE_CHECKING:
     from pymq.store.scan.columns import Records
@@ -78,7 +79,9 @@ class Verification:
         for path, text in sorted(self._directory.files.odd.items()):
             self.report.add("file", f"{text}; it counts as missing", path)
         if self._went_back:
-            self.report.note(f"the store time goes back at {self._went_back} records: the clock was set back")
+            self.report.note(
+                f"the store time goes back at {format_count(self._went_back, 'record')}: the clock was set back"
+            )
         return self.report
 
     def _check_files(self) -> None:

@@ -49,7 +49,7 @@ class Founding:
             if request.sender not in core.promised:
                 if len(core.promised) >= PROMISED_MAX:
                     core.problems.append(
-                        f"{len(core.promised)} founders had a promise, that is the limit: see docs/raft.md"
+                        f"{len(core.promised)} founders had a promise, that is the limit: see pymq docs raft"
                     )
                     return
                 core.promised += (request.sender,)

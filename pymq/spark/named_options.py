@@ -97,5 +97,5 @@ def _unknown(name: str, shown: Mapping[str, str], equivalent: str | None) -> str
     if equivalent is not None:
         return f"option {name} is not known to format pymq: {equivalent}"
     close = get_close_matches(name.lower(), shown, n=1)
-    hint = f"did you mean {shown[close[0]]}?" if close else "docs/spark.md lists the options"
+    hint = f"did you mean {shown[close[0]]}?" if close else "pymq docs spark lists the options"
     return f"option {name} is not known to format pymq: {hint}"

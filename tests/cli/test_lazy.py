@@ -87,6 +87,8 @@ CHANGE_NOTHING_THERE = {
         "pipeline",
         "proxy",
         "spark-sql",
+        "docs",
+        "conf",
     ),
     *("check", "filter", "mirror", "stats"),
     *(

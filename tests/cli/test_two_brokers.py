@@ -188,7 +188,7 @@ def test_a_drain_takes_the_permission_again_and_waits_for_readers(
             await until(lambda: shown, "the first line")
             await admin.namesrv.add_write_permission("broker-b")
             await until(lambda: any("taken again" in line for line in shown), "the permission taken again")
-            assert any("1 unread in 1 groups" in line for line in shown) and not task.done()
+            assert any("1 unread in 1 group" in line for line in shown) and not task.done()
             ends = {queue: at.max_offset for queue, at in (await admin.topics.stats("again")).items()}
             assert not await admin.offsets.move("again-reader", ends)
             assert not (await task).view.writable

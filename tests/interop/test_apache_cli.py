@@ -287,7 +287,7 @@ def test_commands_that_watch_a_cluster(pymq: Pymq, topic: str, apache: ApacheSer
     assert not [one for one in found if one[0] == "clock"]
     assert pymq.ok("check", "broker").startswith("BROKER OK - 1 broker answering")
     late = pymq.run("check", "lag", group, "-w", "0")
-    assert late.returncode == 1 and late.stdout.startswith(f"LAG WARNING - {group}: 1 messages behind")
+    assert late.returncode == 1 and late.stdout.startswith(f"LAG WARNING - {group}: 1 message behind")
     frame = json.loads(pymq.ok("top", "--once", "-d", "0.5", "--find", topic, "-o", "json"))
     assert [(row["name"], row["messages"], row["lag"]) for row in frame["topics"]] == [(topic, 4, 1)]
     assert frame["groups"][0]["lag"] == 1

@@ -111,7 +111,7 @@ def test_store_times_that_go_back_are_a_note(tmp_path: Path) -> None:
     path, position = log_place(root, records(root)[10].offset)
     flip(path, position + 57)  # the store timestamp's second byte
     report = check(root)
-    assert any("goes back at 1 records" in note for note in report.notes)
+    assert any("goes back at 1 record" in note for note in report.notes)
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import importlib.util
 import pkgutil
 
 import pymq
+from pymq.cli.common.shipped import example_files, page_files
 from pymq.client import Message
 from pymq.client.sync import Producer, PullConsumer
 from pymq.testing.standalone import StandaloneProcess
@@ -52,6 +53,13 @@ def is_known_to_spark() -> None:
     assert importlib.util.find_spec("pyspark_pymq") is not None, "the wheel lacks pyspark_pymq"
 
 
+def has_pages_and_examples() -> None:
+    """Check that ``pymq docs`` and ``pymq conf`` find their files in the package."""
+    pages, found = page_files(), example_files()
+    assert {"tutorial", "readme", "cli"} <= set(pages) and "broker.conf" in found, (pages, found)
+    assert all("_shipped" in path.parts for path in (*pages.values(), *found.values())), "they are a checkout's"
+
+
 def round_trip() -> None:
     """Send one message to a standalone broker on free ports and pull it from there."""
     with StandaloneProcess() as server:
@@ -66,5 +74,6 @@ if __name__ == "__main__":
     modules = import_everything()
     is_typed()
     is_known_to_spark()
+    has_pages_and_examples()
     round_trip()
     print(f"{modules} modules import; a message went through a broker and back")

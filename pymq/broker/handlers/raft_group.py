@@ -36,7 +36,7 @@ class RaftGroupHandlers:
         if group is None:
             raise Refusal(
                 ResponseCode.INVALID_PARAMETER,
-                "this broker is in no Raft group: set enableDLegerCommitLog=true and dLegerPeers (docs/raft.md)",
+                "this broker is in no Raft group: set enableDLegerCommitLog=true and dLegerPeers (pymq docs raft)",
             )
         from pymq.broker.raft.requests import follow  # noqa: PLC0415 - a plain group's broker does without
 

@@ -89,7 +89,7 @@ def filter_server(
 ) -> None:
     """Run plugin filters between a broker and its consumers, in separate processes.
 
-    Consumers find the filter server through the route of their topic. TLS comes from the environment (docs/tls.md):
+    Consumers find the filter server through the route of their topic. TLS comes from the environment (pymq docs tls):
     PYMQ_TLS_ENABLE for the connection to the broker, PYMQ_TLS_SERVER_CERT_PATH and others for consumers.
     """
     from dataclasses import replace

@@ -22,6 +22,7 @@ from pymq.cli.output import (
     print_listing,
     print_section,
 )
+from pymq.units import format_count
 
 app = new_app("List, create, change, delete and inspect consumer groups.")
 
@@ -167,7 +168,7 @@ def _totals_text(records: list[dict[str, Any]]) -> str:
         f"{invisible} invisible" if invisible else "",
         "invisible messages are not counted by RocketMQ's brokers" if is_uncounted else "",
         f"the oldest waits for {shown_ms(oldest_ms)}" if oldest_ms else "",
-        f"unknown in {unknown} queues without a committed offset" if unknown else "",
+        f"unknown in {format_count(unknown, 'queue')} without a committed offset" if unknown else "",
     ]
     return ", ".join(filter(None, parts))
 

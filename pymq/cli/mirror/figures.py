@@ -12,6 +12,7 @@ from typing import Any
 
 from pymq.cli.output import printable
 from pymq.metrics.family import Collector, Family, Reading, bounded, counter, gauge, single
+from pymq.units import format_count
 
 SHOW_EVERY_S = 1.0
 TOPICS_SHOWN_MAX = 3
@@ -92,7 +93,7 @@ class Figures:
         if self.skipped:
             parts.append(f"{self.skipped} skipped")
         if self.failing:
-            parts.append(f"{len(self.failing)} queues failing")
+            parts.append(f"{format_count(len(self.failing), 'queue')} failing")
         late = sorted(((sum(one.behind.values()), topic) for topic, one in self.topics.items()), reverse=True)
         parts += [f"{printable(topic)} {behind} behind" for behind, topic in late[:TOPICS_SHOWN_MAX] if behind]
         return ", ".join(parts)[:width]

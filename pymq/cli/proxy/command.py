@@ -94,7 +94,7 @@ def proxy(
     """Serve RocketMQ's 5.x clients, which speak gRPC, in front of a cluster of PyMQ or RocketMQ.
 
     The port takes plain connections and TLS. Its certificate is made at the start, unless PYMQ_TLS_SERVER_CERT_PATH and
-    PYMQ_TLS_SERVER_KEY_PATH name one (docs/tls.md).
+    PYMQ_TLS_SERVER_KEY_PATH name one (pymq docs tls).
     """
     from pymq.cli.common.servers import print_warnings, set_up_logging
     from pymq.config import check_exposure

@@ -80,7 +80,7 @@ def status(
     if print_data(records, output):
         return
     if not records:
-        print_note("no broker is in a Raft group: docs/raft.md shows how to start one")
+        print_note("no broker is in a Raft group: pymq docs raft shows how to start one")
     for number, record in enumerate(records):
         if number:
             print_line()

@@ -12,7 +12,7 @@ from pymq.cli.declared import examples, new_app
 from pymq.cli.output import print_json, print_line, print_note
 from pymq.errors import UsageError
 from pymq.packages import pip_install
-from pymq.units import parse_size_bytes
+from pymq.units import format_count, parse_size_bytes
 
 app = new_app()
 
@@ -69,7 +69,8 @@ def spark_compact(
     verb = "would merge" if dry_run else "merged"
     after = "" if dry_run else f" are {summary.bytes_after:,} now"
     print_line(
-        f"{verb} {summary.files_before} files of {summary.directories} directories into {summary.files_after}: "
+        f"{verb} {format_count(summary.files_before, 'file')} of {summary.directories} directories into "
+        f"{summary.files_after}: "
         f"{summary.rows} rows, {summary.bytes_before:,} bytes{after}"
     )
 

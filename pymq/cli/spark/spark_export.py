@@ -37,6 +37,7 @@ from pymq.model.compression import INFLATION_RATIO_MAX
 from pymq.operations.filters import check_sql, parse_plugin
 from pymq.packages import pip_install
 from pymq.spark.session.masters import DEFAULT_DRIVER_MEMORY, DEFAULT_MASTER
+from pymq.units import format_count
 
 if TYPE_CHECKING:
     from pymq.spark.export.options import ExportSummary
@@ -232,11 +233,15 @@ def _print_summary(summary: ExportSummary) -> None:
         columns.append(Column("lost", right=True))
     print_listing(records, columns, OutputFormat.table, "nothing to export: the topics hold no messages in that range")
     if summary.dry_run:
-        print_line(f"would export {summary.planned_rows} rows in {summary.tasks} tasks as {summary.format}")
+        print_line(
+            f"would export {format_count(summary.planned_rows, 'row')} in {format_count(summary.tasks, 'task')} as "
+            f"{summary.format}"
+        )
         return
     resumed = "; continued an earlier run" if summary.resumed else ""
     print_line(
-        f"exported {summary.rows} rows to {summary.output} as {summary.format}: {summary.files} files, "
+        f"exported {format_count(summary.rows, 'row')} to {summary.output} as {summary.format}: "
+        f"{format_count(summary.files, 'file')}, "
         f"{summary.elapsed_s:.1f} s ({summary.rows_per_s:,.0f} rows/s){resumed}"
     )
     if summary.filter_errors:

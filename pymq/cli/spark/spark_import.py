@@ -25,6 +25,7 @@ from pymq.cli.spark.options import (
 from pymq.errors import UsageError
 from pymq.packages import pip_install
 from pymq.spark.session.masters import DEFAULT_DRIVER_MEMORY, DEFAULT_MASTER
+from pymq.units import format_count
 
 if TYPE_CHECKING:
     from pymq.spark.imports.imports import ImportSummary
@@ -129,15 +130,19 @@ def _print_summary(summary: ImportSummary) -> None:
         records = [{"step": one["step"], "rows": one["rows"], **part} for one in summary.plan for part in one["parts"]]
         names = ("step", "file", "from_row", "to_row")
         print_listing(records, [Column(name, right=name != "file") for name in names], OutputFormat.table, "no rows")
-        rows = "" if summary.planned_rows is None else f"{summary.planned_rows} rows of "
-        print_line(f"would import {rows}{summary.files} files in {summary.steps} steps; state: {summary.state}")
+        rows = "" if summary.planned_rows is None else f"{format_count(summary.planned_rows, 'row')} of "
+        print_line(
+            f"would import {rows}{format_count(summary.files, 'file')} in {format_count(summary.steps, 'step')}; "
+            f"state: {summary.state}"
+        )
         return
     columns = [Column("topic"), Column("rows", right=True), Column("stored", right=True)]
     records = [{"topic": one.topic, "rows": one.rows, "stored": one.stored} for one in summary.topics]
     print_listing(records, columns, OutputFormat.table, "the files hold no rows")
     resumed = "; continued an earlier run" if summary.resumed else ""
     print_line(
-        f"imported {summary.rows} rows of {summary.files} files in {summary.steps_done} steps, "
+        f"imported {format_count(summary.rows, 'row')} of {format_count(summary.files, 'file')} in "
+        f"{format_count(summary.steps_done, 'step')}, "
         f"{summary.elapsed_s:.1f} s{resumed}; state: {summary.state}"
     )
     if summary.too_large:

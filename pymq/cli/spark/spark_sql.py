@@ -30,6 +30,7 @@ from pymq.cli.spark.store_place import (
 from pymq.errors import UsageError
 from pymq.packages import pip_install
 from pymq.spark.session.masters import DEFAULT_DRIVER_MEMORY, DEFAULT_MASTER
+from pymq.units import format_count
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -152,7 +153,7 @@ def show_rows(rows: pa.Table, output: QueryOutput, target: str | None) -> None:
     except OSError as error:
         raise UsageError(f"{target} can't be written: {error.strerror or error}") from error
     if target is not None:
-        print_note(f"pymq: {rows.num_rows} rows in {target}")
+        print_note(f"pymq: {format_count(rows.num_rows, 'row')} in {target}")
 
 
 def _print(rows: pa.Table, output: QueryOutput) -> None:

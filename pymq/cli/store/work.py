@@ -46,7 +46,7 @@ from pymq.operations.start import OFFSET_MAX
 from pymq.operations.times import local_time
 from pymq.store.disk.fs import RealFiles
 from pymq.store.lifecycle.thaw import plan_thaw, thaw
-from pymq.units import format_bytes, parse_time_ms
+from pymq.units import format_bytes, format_count, parse_time_ms
 
 _SHOWN_MAX = 20  # findings and lost ranges in text output; JSON has more
 
@@ -137,9 +137,9 @@ def _print_report(report: Report) -> None:
             "stopped": "cleanly" if report.clean else "uncleanly: a start will recover it",
             "log": f"{report.log_start} to {report.log_end}, {format_bytes(seen.get('log_bytes', 0))} of records",
             "records": seen.get("records", 0),
-            "queue units": f"{seen.get('units', 0)} in {seen.get('queues', 0)} queues",
+            "queue units": f"{seen.get('units', 0)} in {format_count(seen.get('queues', 0), 'queue')}",
             "digests": f"{seen.get('digests', 0)} blocks of 4 KiB",
-            "index entries": f"{seen.get('index_entries', 0)} in {seen.get('index_files', 0)} files",
+            "index entries": f"{seen.get('index_entries', 0)} in {format_count(seen.get('index_files', 0), 'file')}",
             "tables": seen.get("tables", 0),
         }
     )
@@ -155,7 +155,7 @@ def _print_report(report: Report) -> None:
     _print_lines("findings", [_finding_line(one.kind, one.path, one.position, one.text) for one in report.findings])
     if report.lost_count:
         lines = [f"{one.topic} queue {one.queue_id} offset {one.queue_offset}" for one in report.lost]
-        _print_lines(f"{report.lost_count} messages can't be read", lines)
+        _print_lines(f"{format_count(report.lost_count, 'message')} can't be read", lines)
     print_line("\npymq store repair DIR --to NEWDIR writes a sound copy")
 
 
@@ -332,7 +332,7 @@ def run_dump(
             _write_records(sys.stdout.buffer, output, messages)
         else:
             _write_file(absolute(target), output, messages)
-            print_note(f"{messages.message_count} messages in {target}")
+            print_note(f"{format_count(messages.message_count, 'message')} in {target}")
     return not messages.damaged_count
 
 

@@ -21,6 +21,7 @@ from pymq.cli.declared import examples, new_app
 from pymq.cli.output import Column, OutputFormat, print_data, print_line, print_listing, print_note
 from pymq.cli.topic.order import order
 from pymq.cli.topic.resize import expand, shrink
+from pymq.units import format_count
 
 if TYPE_CHECKING:
     from pymq.client.admin import Admin
@@ -320,7 +321,7 @@ def describe(session: Session, name: TopicArgument, output: OutputOption = Outpu
     described, unreached = session.ask_reachable(lambda admin: work.describe_topic(admin, name))
     if not print_data(described, output):
         groups = ", ".join(described["groups"]) or "none"
-        print_line(f"{described['topic']}: {described['messages']} messages, groups: {groups}\n")
+        print_line(f"{described['topic']}: {format_count(described['messages'], 'message')}, groups: {groups}\n")
         print_listing(described["brokers"], [*CONFIG_COLUMNS, Column("messages", right=True)], output)
     end_partial(unreached)
 

@@ -11,6 +11,7 @@ from pymq.cli.common.live import live
 from pymq.cli.common.options import DryRunOption, OutputOption
 from pymq.cli.common.session import Session
 from pymq.cli.output import Column, OutputFormat, print_data, print_line, print_listing, print_note, print_section
+from pymq.units import format_count
 
 if TYPE_CHECKING:
     from pymq.client.admin import Admin
@@ -94,7 +95,9 @@ def shrink(
     if print_data(record, output):
         return
     if is_done:
-        print_line(f"{name} has {to} queues on {', '.join(entry['broker'] for entry in record['brokers'])}")
+        print_line(
+            f"{name} has {format_count(to, 'queue')} on {', '.join(entry['broker'] for entry in record['brokers'])}"
+        )
         return
     _print_plan(record)
     print_note("\nnothing is changed: --yes applies this plan" + (", without waiting" if force else ""))

@@ -11,6 +11,7 @@ from typing import Any
 from pymq.client.admin import Admin
 from pymq.client.admin.permissions import Activity, BrokerView
 from pymq.errors import PartialError, UnreachableError, UnsafeError
+from pymq.units import format_count
 
 LOOK_S = 1.0
 ROUTES_LOOK_S = 10.0  # a look at every topic's route costs a request each
@@ -131,7 +132,7 @@ def waiting_text(activity: Activity, quiet_s: float, settle_s: float) -> str:
     if activity.problem:
         return f"the broker does not answer, so nothing is written: {activity.problem}"
     count = sum(activity.unread.values())
-    unread = f"{count:,} unread in {len(activity.unread)} groups" if count else "all is read"
+    unread = f"{count:,} unread in {format_count(len(activity.unread), 'group')}" if count else "all is read"
     if quiet_s < min(2 * LOOK_S, settle_s):
         return f"{activity.written or 0:,} messages written since the broker's start, the last just now; {unread}"
     return f"nothing written lately; waiting until every producer has asked for routes; {unread}"

@@ -116,7 +116,7 @@ async def check_lag(
         lag, age_ms = sum(place.lag for place in places), _age_ms(places, now_ms)
         figures = [Figure(name, lag, "", limits), Figure(f"{name} time", age_ms / 1000, "s", _in_seconds(limits_ms))]
         level = worst([limits.level(lag), limits_ms.level(age_ms)])
-        text = f"{lag} messages behind" + (
+        text = f"{format_count(lag, 'message')} behind" + (
             f", the last one consumed is {format_duration_ms(age_ms)} old" if lag and is_timed else ""
         )
         unknown = sum(place.unknown_queues for place in places)

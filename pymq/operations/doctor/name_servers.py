@@ -7,6 +7,7 @@ from itertools import chain
 
 from pymq.operations.doctor.finding import Finding, problem, warning
 from pymq.operations.doctor.state import ClusterState, NameServer
+from pymq.units import format_count
 
 NAMES_SHOWN_MAX = 5
 
@@ -43,7 +44,7 @@ def check_agreement(state: ClusterState) -> Iterator[Finding]:
         if missing and _brokers(server) == brokers:
             yield warning(
                 server.address,
-                f"lacks {len(missing)} topics that another name server has: {shown(missing)}",
+                f"lacks {format_count(len(missing), 'topic')} that another name server has: {shown(missing)}",
                 "wait 30 s for the next registration of the brokers; then run this again",
                 missing=missing,
             )

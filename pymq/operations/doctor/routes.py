@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pymq.operations.doctor.finding import Finding, note, problem, unknown, warning
 from pymq.operations.doctor.name_servers import shown
 from pymq.operations.doctor.state import ClusterState
+from pymq.units import format_count
 
 
 def check_brokers(state: ClusterState) -> Iterator[Finding]:
@@ -54,7 +55,8 @@ def check_routes(state: ClusterState) -> Iterator[Finding]:
         if unlisted:
             yield problem(
                 broker.label,
-                f"has {len(unlisted)} topics that no name server lists, so no client finds them: {shown(unlisted)}",
+                f"has {format_count(len(unlisted), 'topic')} that no name server lists, so no client finds them: "
+                f"{shown(unlisted)}",
                 f"its log says why it can't register; pymq config show namesrv --broker {broker.label} shows where",
                 topics=unlisted,
             )

@@ -26,7 +26,10 @@ class Deletion:
 
     def text(self) -> str:
         """Return what would be lost, for people."""
-        lines = [f"{self.state.topic}: {self.state.message_count:,} messages on {_names(self.targets)}"]
+        lines = [
+            f"{self.state.topic}: {self.state.message_count:,} "
+            f"message{'' if self.state.message_count == 1 else 's'} on {_names(self.targets)}"
+        ]
         lines += [f"  {_group_text(left)}" for left in self._losers()]
         lines += [f"  with it: {name}" for name in self.retries]
         return "\n".join(lines)

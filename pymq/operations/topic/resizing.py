@@ -10,6 +10,7 @@ from typing import Any
 from pymq.client.admin import Admin, BrokerTarget
 from pymq.client.admin.draining import Draining, Mode
 from pymq.errors import UnsafeError, UsageError
+from pymq.units import format_count
 
 LOOK_S = 1.0
 # Producers ask for a topic's route every 30 s; until then they may send to a queue that is not written any more.
@@ -68,10 +69,11 @@ class Shrinking:
         if not state.written and not state.read:
             most = max((config.queue_count for _, config in state.brokers), default=0)
             raise UsageError(
-                f"{self._topic} has {most} queues on a broker at most: pymq topic expand {self._topic} --to {self._to} "
+                f"{self._topic} has {format_count(most, 'queue')} on a broker at most: pymq topic expand "
+                f"{self._topic} --to {self._to} "
                 "makes more"
                 if most < self._to
-                else f"{self._topic} has {self._to} queues already: there is nothing to do"
+                else f"{self._topic} has {format_count(self._to, 'queue')} already: there is nothing to do"
             )
         return state
 
@@ -170,7 +172,8 @@ async def expand(
     if more:
         target, config = more[0]
         raise UsageError(
-            f"{topic} has {config.queue_count} queues on {target.name}, more than {to}: pymq topic shrink {topic} --to "
+            f"{topic} has {format_count(config.queue_count, 'queue')} on {target.name}, more than {to}: pymq topic "
+            f"shrink {topic} --to "
             f"{to} makes fewer"
         )
     await admin.topics.update(topic, targets, read_queues=to, is_dry=is_dry)

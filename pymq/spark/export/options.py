@@ -127,7 +127,7 @@ class ExportOptions:
             raise UsageError(
                 f"an export does not decode bodies of {self.body}: export bytes, or read the topic with "
                 f'spark.read.format("pymq") and decode it with {BODY_FUNCTIONS[self.body]}, which is in '
-                f"org.apache.spark:spark-{self.body}_2.13 of pyspark's version (docs/spark.md shows both)"
+                f"org.apache.spark:spark-{self.body}_2.13 of pyspark's version (pymq docs spark shows both)"
             )
         _check_choice("body", self.body, BODY_FORMS)
         if self.body_schema is not None:

@@ -15,6 +15,7 @@ from pymq.spark.planning.planner import ResumeError
 from pymq.spark.planning.ranges import DataLossError, QueueRange
 from pymq.spark.planning.store_view import StoreView
 from pymq.spark.settings import DataLoss
+from pymq.units import format_count
 
 
 class HistoryView:
@@ -125,7 +126,8 @@ class HistoryView:
         stored = next(bounds for queue, bounds in self._stored.items() if queue[:3] == part.key)
         count = gap.to_offset - gap.from_offset
         return DataLossError(
-            f"{part.topic} {part.broker_name}/{part.queue_id}: {count} messages [{gap.from_offset}, {gap.to_offset}) "
+            f"{part.topic} {part.broker_name}/{part.queue_id}: {format_count(count, 'message')} [{gap.from_offset}, "
+            f"{gap.to_offset}) "
             f"are neither in {self._lake.root} nor stored, where the queue begins at {stored.low}: they were deleted "
             "before an export; read on without them with failOnDataLoss=false, and run the export more often than the "
             "retention deletes"

@@ -24,6 +24,7 @@ from pymq.spark.reading.reader import filter_by_tags
 from pymq.spark.records.bodies import BodyDecoder
 from pymq.spark.records.decode import KAFKA_LOG_APPEND_TIME
 from pymq.spark.records.schema import arrow_schema, check_columns, property_of
+from pymq.units import format_count
 
 # An exporter moves files to their places, and a compaction exchanges them: the log is then read again.
 LISTINGS_MAX = 5
@@ -162,7 +163,8 @@ class LakeReader:
         if self._settings.on_data_loss == "fail":
             part = self._part
             raise DataLossError(
-                f"{part.topic} {part.broker_name}/{part.queue_id}: {last - first} messages [{first}, {last}) are not "
+                f"{part.topic} {part.broker_name}/{part.queue_id}: {format_count(last - first, 'message')} "
+                f"[{first}, {last}) are not "
                 f"in {self._root}: their files were removed, or they were lost before the export; read on without them "
                 "with failOnDataLoss=false"
             )

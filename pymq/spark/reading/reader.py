@@ -29,6 +29,7 @@ from pymq.spark.records.decode import Decoder
 from pymq.spark.records.layout import Chunk, Layout, Positions, find_fields, find_starts, integers, sound_records
 from pymq.spark.records.read_buffer import ReadBuffer
 from pymq.spark.records.schema import arrow_schema, check_columns
+from pymq.units import format_count
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command, request
 from pymq.wire.header import decode_header
@@ -246,7 +247,8 @@ class RangeReader:
         self.lost += missing
         if self._settings.on_data_loss == "fail":
             raise DataLossError(
-                f"{self._part}: the broker no longer has {missing} messages of [{segment.start}, {segment.end}): they "
+                f"{self._part}: the broker no longer has {format_count(missing, 'message')} of [{segment.start}, "
+                f"{segment.end}): they "
                 "were deleted or their queue was reset; start later, or accept losses with on-data-loss report"
             )
 

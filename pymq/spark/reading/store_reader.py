@@ -33,6 +33,7 @@ from pymq.spark.records.decode import Decoder
 from pymq.spark.records.layout import Chunk, Layout, Positions, find_fields, find_starts, integers
 from pymq.spark.records.read_buffer import ReadBuffer
 from pymq.spark.records.schema import arrow_schema, check_columns
+from pymq.units import format_count
 
 if TYPE_CHECKING:
     from pymq.offline.consumer_view import ConsumerView
@@ -116,7 +117,9 @@ class StoreReader:
         missing = last - first - int((ends - begins).sum())
         if missing:
             self._lose(
-                missing, f"{self._part}: {missing} messages of [{first}, {last}) are not in {view.log.directory}"
+                missing,
+                f"{self._part}: {format_count(missing, 'message')} of [{first}, {last}) are not in "
+                f"{view.log.directory}",
             )
 
     def _lose(self, count: int, text: str) -> None:

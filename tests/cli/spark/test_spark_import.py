@@ -21,7 +21,7 @@ def test_a_dry_run_shows_the_steps_and_its_fields_are_documented(pymq: Pymq, tmp
     found = pymq(*words, "-o", "json").json()
     assert_documented("spark-import", found)
     assert [(step["rows"], step["parts"][0]["from_row"]) for step in found["plan"]] == [(20, 0), (10, 20)]
-    assert "would import 30 rows of 1 files in 2 steps" in pymq(*words).out
+    assert "would import 30 rows of 1 file in 2 steps" in pymq(*words).out
     done = ImportSummary(**{**found, "dry_run": False, "topics": [TopicCounts("T", 30, 31)]})
     assert_documented("spark-import", done.to_dict())
 

@@ -56,7 +56,7 @@ def test_verify_names_the_first_bad_byte(damaged: Path, capsys: pytest.CaptureFi
     segment = damaged / "commitlog" / f"{0:020d}"
     offset = records(damaged)[4].offset + records(damaged)[4].size + 88
     assert f"first bad byte: {segment} at {offset} (commit log offset {offset})" in out
-    assert "1 messages can't be read" in out
+    assert "1 message can't be read" in out
     code, out, _ = run(capsys, "verify", damaged, "-o", "json")
     assert code == EXIT_FAILED
     first = json.loads(out)["first_bad"]

@@ -150,7 +150,7 @@ def test_describe_counts_messages(pymq: Pymq) -> None:
     described = pymq("topic", "describe", "described", "-o", "json").json()
     assert (described["messages"], described["groups"]) == (1, [])
     assert described["brokers"][0]["messages"] == 1
-    assert "described: 1 messages" in pymq("topic", "describe", "described").out
+    assert "described: 1 message" in pymq("topic", "describe", "described").out
 
 
 def test_stats_by_queue(pymq: Pymq) -> None:

@@ -67,7 +67,7 @@ def test_headers_are_a_column() -> None:
     [
         ({"colums": "body"}, "option colums is not known to format pymq: did you mean columns?"),
         ({"startingoffset": "x"}, "did you mean startingOffsets?"),
-        ({"qqqq": "x"}, "docs/spark.md lists the options"),
+        ({"qqqq": "x"}, "pymq docs spark lists the options"),
         ({"kafka.bootstrap.servers": "h:1"}, "write namesrv"),
         ({"nameServer": "h:1"}, "write namesrv"),
         ({"fetchOffset.numRetries": "3"}, "write retryBudgetSeconds"),

@@ -1,0 +1,1 @@
+"""``pymq conf``: examples of settings, services, dashboards, alerts and pipelines."""

@@ -1,0 +1,1 @@
+"""``pymq docs``: the pages of the documentation in the terminal."""
