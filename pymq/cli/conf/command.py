@@ -24,9 +24,11 @@ ABOUT = {
     "2-shards-raft": "two Raft groups of three brokers",
     "acl": "users in a 4.x ACL file",
     "systemd": "services for systemd: name server, broker, console",
+    "Containerfile": "an image, built from a checkout",
     "compose.yaml": "containers: a name server, a master and its slave, a console",
     "prometheus": "alerts for Prometheus",
     "grafana": "a dashboard for Grafana",
+    "ci": "GitHub Actions: tests of your own with a broker",
     "pipelines": "pipelines: an archive, and sessions of visitors",
     "spark": "settings for Spark on YARN and on Kubernetes",
 }
