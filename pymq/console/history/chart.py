@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import isnan, nan
 from typing import Final
 
+from pymq.console.history.counted import Mean
 from pymq.console.history.rings import POINT_MS, POINTS, RATES, Measure
 from pymq.units import format_bytes
 
@@ -46,7 +47,8 @@ _BYTES: Final = frozenset({Measure.log_rate, Measure.slave_lag})
 class Chart:
     """One series. ``values``: a value each minute, the newest last, NaN where it is unknown; ``line``: of a path.
 
-    ``age_ms``: of the newest known point; None without one.
+    ``age_ms``: of the newest known point; None without one. ``counted``: the mean that brokers counted themselves, each
+    minute before the first known value, NaN in others; ``counted_line``: of a path. Both lines have one scale.
     """
 
     measure: Measure
@@ -55,6 +57,8 @@ class Chart:
     values: Sequence[float]
     line: str
     age_ms: int | None
+    counted: Sequence[float] = ()
+    counted_line: str = ""
     width: int = (STEPS - 1) * _STEP_WIDTH
     height: int = HEIGHT
 
@@ -62,6 +66,16 @@ class Chart:
     def known(self) -> list[float]:
         """The values that are known."""
         return [value for value in self.values if not isnan(value)]
+
+    @property
+    def mean(self) -> float | None:
+        """What brokers counted themselves before the first known value; None where that is unknown."""
+        return next((value for value in self.counted if not isnan(value)), None)
+
+    @property
+    def shown(self) -> list[float]:
+        """The values that lines show."""
+        return self.known if self.mean is None else [*self.known, self.mean]
 
     @property
     def now(self) -> float | None:
@@ -74,13 +88,14 @@ class Chart:
     def description(self) -> str:
         """What the line shows, in words."""
         known = self.known
+        unit = f" {self.unit}" if self.unit else ""
+        before = "" if self.mean is None else f"; before that, brokers counted a mean of {self.text(self.mean)}{unit}"
         if not known:
-            return "no figure of the last hour is known"
-        missing = len(self.values) - len(known)
+            return f"no figure of the last hour is known{before}"
+        missing = len(self.values) - len(known) - sum(not isnan(value) for value in self.counted)
         now = "now unknown" if self.now is None else f"last {self.text(self.now)}"
         gaps = f"; {missing} of {len(self.values)} minutes are not known" if missing else ""
-        unit = f" {self.unit}" if self.unit else ""
-        return f"{self.text(min(known))} to {self.text(max(known))}{unit} in the last hour, {now}{gaps}"
+        return f"{self.text(min(known))} to {self.text(max(known))}{unit} in the last hour, {now}{before}{gaps}"
 
     def text(self, value: float | None) -> str:
         """Return a value of this chart, a dash for one that is unknown."""
@@ -99,13 +114,25 @@ class Spark:
     height: int = SPARK_HEIGHT
 
 
-def make_chart(measure: Measure, points: Sequence[float], title: str | None = None) -> Chart:
-    """Return the chart of the points of an hour."""
+def make_chart(measure: Measure, points: Sequence[float], title: str | None = None, mean: Mean | None = None) -> Chart:
+    """Return the chart of the points of an hour. ``mean``: what brokers counted, for the time before the first one."""
     values = steps(points, STEPS, is_rate=measure in RATES)
-    line = line_of(values, _STEP_WIDTH, HEIGHT)
+    counted = [] if mean is None else counted_steps(values, mean)
+    top = _top([*values, *counted])
+    line = line_of(values, _STEP_WIDTH, HEIGHT, top)
     last = next((at for at in range(len(points) - 1, -1, -1) if not isnan(points[at])), None)
     age_ms = None if last is None else (len(points) - 1 - last) * POINT_MS
-    return Chart(measure, title or TITLES[measure], UNITS[measure], values, line, age_ms)
+    counted_line = line_of(counted, _STEP_WIDTH, HEIGHT, top)
+    return Chart(measure, title or TITLES[measure], UNITS[measure], values, line, age_ms, counted, counted_line)
+
+
+def counted_steps(values: Sequence[float], mean: Mean) -> list[float]:
+    """Return a mean in each step that it is of and that is before the first known value, NaN in others."""
+    first_known = next((at for at, value in enumerate(values) if not isnan(value)), len(values))
+    newest = len(values) - 1
+    begin = max(0, newest - (mean.age_ms + mean.span_ms) // STEP_MS)
+    end = min(first_known, len(values) - mean.age_ms // STEP_MS)
+    return [mean.per_second if begin <= at < end else nan for at in range(len(values))]
 
 
 def make_spark(measure: Measure, points: Sequence[float]) -> Spark:
@@ -126,9 +153,13 @@ def steps(points: Sequence[float], count: int, *, is_rate: bool) -> list[float]:
     return found
 
 
-def line_of(values: Sequence[float], step_width: int, height: int) -> str:
-    """Return the path of a line from 0 to the greatest value. It is broken where a value is unknown."""
-    top = max((value for value in values if not isnan(value)), default=0.0) or 1.0
+def _top(values: Sequence[float]) -> float:
+    return max((value for value in values if not isnan(value)), default=0.0) or 1.0
+
+
+def line_of(values: Sequence[float], step_width: int, height: int, top: float | None = None) -> str:
+    """Return the path of a line from 0 to ``top``, else the greatest value. It is broken where a value is unknown."""
+    top = _top(values) if top is None else top
     parts: list[str] = []
     is_drawing = False
     for at, value in enumerate(values):

@@ -11,6 +11,7 @@ from typing import Any, Final
 from pymq.client.admin import Admin
 from pymq.client.admin.rows import Rows
 from pymq.clock import Clock
+from pymq.console.history.counted import HourCounts, Means
 from pymq.console.history.pace import Pace
 from pymq.console.history.pairs import Pair, Pairs
 from pymq.console.history.rings import CLUSTER, POINT_MS, Kind, Measure, Rings, Subject, point_at
@@ -86,6 +87,8 @@ class Recorder:
         self._pairs_pace = Pace(PAIRS_MS)
         self._pairs = Pairs(clock)
         self._left_out = {Part.ends: 0, Part.lags: 0}
+        self._sample = Sample()  # the newest
+        self._counts = HourCounts(clock)
 
     async def run(self) -> None:
         """Sample until the task is cancelled."""
@@ -122,6 +125,7 @@ class Recorder:
             return
         self.problem = self.advice = ""
         self._note_times(sampler, part, begun_ms)
+        self._sample = sample
         self._rates.add(sample, [] if part is None else [part])
         await self._record(sample, part)
         if part is None and self._pairs_pace.is_due(begun_ms):
@@ -130,6 +134,10 @@ class Recorder:
     def watch(self, group: str, topic: str) -> None:
         """Note that someone looks at a group and one of its topics: its lags by topic are kept for a while."""
         self._pairs.watch(group, topic)
+
+    async def counted(self, subject: Subject) -> Means:
+        """Return what brokers counted themselves in the hour before someone first asked; empty while unknown."""
+        return {} if self._admin is None else await self._counts.ask(self._admin, self._sample, subject)
 
     async def _ask_for_pairs(self) -> None:
         """Ask for the lags by topic of some groups, and keep the lags that count. A broker that is away leaves gaps."""

@@ -11,6 +11,7 @@ from typing import Any, Final
 from pymq.client.admin import Admin
 from pymq.clock import Clock
 from pymq.console.asking.cluster import SLOW_MS, Cluster, Known
+from pymq.console.history.counted import Means
 from pymq.console.history.recorder import Recorder, Row
 from pymq.console.history.rings import CLUSTER, Kind, Measure, Subject, point_at
 from pymq.errors import PymqError, RefusedError, UnreachableError
@@ -126,6 +127,10 @@ class Sight:
     def points(self, subject: Subject, measure: Measure) -> list[float] | None:
         """Return the points of the last hour, the oldest first; None without a series."""
         return self._recorder.rings.points(subject, measure, point_at(self._clock.monotonic_ms()))
+
+    async def counted(self, subject: Subject) -> Means:
+        """Return what brokers counted themselves in an hour, for the time before the console's own figures."""
+        return await self._recorder.counted(subject)
 
     def has_room(self, subject: Subject) -> bool:
         """Return whether the subject has series, or would get them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from math import isnan, nan
 
 import pytest
@@ -18,6 +19,7 @@ from pymq.console.history.chart import (
     steps,
     value_text,
 )
+from pymq.console.history.counted import Mean
 from pymq.console.history.rings import POINTS, Measure
 
 
@@ -82,3 +84,35 @@ def test_a_small_line_has_words_too() -> None:
 )
 def test_a_number_has_as_many_digits_as_one_reads(value: float, text: str) -> None:
     assert value_text(value) == text
+
+
+def known(values: Sequence[float]) -> dict[int, float]:
+    return {at: value for at, value in enumerate(values) if not isnan(value)}
+
+
+def test_what_brokers_counted_is_drawn_before_the_first_own_value_in_one_scale() -> None:
+    chart = make_chart(Measure.in_rate, hour(5, nan, 10), mean=Mean(20.0, 3_600_000))
+    assert known(chart.counted) == dict.fromkeys(range(STEPS - 3), 20.0), "and not in the gap"
+    assert chart.counted_line.startswith("M0 6h1L10 6") and chart.line.startswith("M570 76h1")
+    assert chart.mean == 20.0 and chart.shown == [5, 10, 20.0] and chart.now == 10
+    assert chart.description == (
+        "5 to 10 a second in the last hour, last 10; before that, brokers counted a mean of 20 a second; "
+        "1 of 60 minutes are not known"
+    )
+
+
+def test_a_mean_is_drawn_only_over_the_time_that_it_is_of() -> None:
+    ten_minutes = Mean(20.0, 600_000, age_ms=1_200_000)
+    assert list(known(make_chart(Measure.in_rate, hour(), mean=ten_minutes).counted)) == list(range(29, 40))
+    full = make_chart(Measure.in_rate, hour(*[1.0] * STEPS), mean=Mean(20.0, 4_200_000))
+    assert not known(full.counted) and full.mean is None and not full.counted_line
+    past = make_chart(Measure.in_rate, hour(), mean=Mean(20.0, 600_000, age_ms=36_000_000))
+    assert past.mean is None
+
+
+def test_a_chart_without_own_values_has_the_mean_and_says_that_now_is_unknown() -> None:
+    chart = make_chart(Measure.in_rate, hour(), mean=Mean(20.0, 3_600_000))
+    assert chart.now is None and chart.shown == [20.0]
+    assert chart.description == (
+        "no figure of the last hour is known; before that, brokers counted a mean of 20 a second"
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from math import nan
 
+from pymq.console.history.counted import Mean, Means
 from pymq.console.history.rings import CLUSTER, Kind, Measure, Subject
 from pymq.console.history.section import Charts, charts_of
 from pymq.console.pages.rendering import make_environment
@@ -12,6 +13,7 @@ from pymq.errors import RefusedError
 from tests.console.history.worlds import HOUR_MS, Seen, run
 
 TOPIC, GROUP = Subject(Kind.topic, "orders"), Subject(Kind.group, "billing")
+BROKER = Subject(Kind.broker, "h:1")
 
 
 def charts(seen: Seen, subject: Subject) -> Charts:
@@ -35,7 +37,7 @@ def test_a_topic_has_charts_with_a_table_of_the_same_numbers() -> None:
     assert "style=" not in text and "<script" not in text
     svg = max(re.findall("<svg.*?</svg>", text), key=len)
     assert len(svg) < 1536
-    times = [time_ms for time_ms, _ in found.rows]
+    times = [time_ms for time_ms, _, _ in found.rows]
     assert times[-1] == found.end_ms == seen.clock.now_ms() and times[0] == found.end_ms - HOUR_MS + 60_000
 
 
@@ -43,7 +45,7 @@ def test_unknown_minutes_are_dashes_and_no_zeros() -> None:
     seen = Seen()
     seen.put(TOPIC, Measure.in_rate, *[5.0] * 6, *[nan] * 6, *[7.0] * 6)
     found = charts(seen, TOPIC)
-    assert [values for _, values in found.rows][-4:] == [[None], [5.0], [None], [7.0]]
+    assert [values for _, values, _ in found.rows][-4:] == [[None], [5.0], [None], [7.0]]
     assert found.as_record()["in"][-4:] == [None, 5.0, None, 7.0]
     assert '<td class="n">\u2013</td>' in html(found)
 
@@ -114,3 +116,51 @@ def test_a_groups_topic_has_a_chart_with_ids_of_its_own() -> None:
     assert [chart.title for chart in found[0].charts] == ["Lag on this topic"]
     ids = re.findall(r'id="([^"]+)"', "".join(map(html, found)))
     assert len(ids) == len(set(ids)) == 4
+
+
+def count(seen: Seen, means: Means) -> list[Subject]:
+    """Let brokers have counted ``means``; return the subjects that they are asked for."""
+    asked: list[Subject] = []
+
+    async def counted(subject: Subject) -> Means:
+        asked.append(subject)
+        return means
+
+    seen.recorder.counted = counted  # type: ignore[method-assign]
+    return asked
+
+
+def test_what_brokers_counted_is_there_before_the_first_sample_in_another_tone_and_in_the_table() -> None:
+    seen = Seen()
+    count(seen, {Measure.in_rate: Mean(812.0, HOUR_MS)})
+    found = charts(seen, TOPIC)
+    text = html(found)
+    assert [chart.measure for chart in found.charts] == [Measure.in_rate] and not found.note
+    assert text.count('class="line counted"') == 2, "the line, and that of the legend"
+    assert text.count('<td class="n counted">mean 812</td>') == 60
+    assert "What brokers counted themselves from" in text and "as a mean" in text
+    record = found.as_record()
+    assert record["countedByBrokers"] == {
+        "in": {"mean": 812.0, "beginMs": found.end_ms - HOUR_MS, "endMs": found.end_ms}
+    }
+    assert record["in"] == [None] * 60, "a mean is no sample"
+
+
+def test_own_figures_take_the_place_of_counts() -> None:
+    seen = Seen()
+    asked = count(seen, {Measure.in_rate: Mean(812.0, HOUR_MS)})
+    seen.put(TOPIC, Measure.in_rate, *[5.0] * 12)
+    text = html(charts(seen, TOPIC))
+    assert text.count("mean 812") == 58 and text.count('<td class="n">5</td>') == 2 and asked == [TOPIC]
+    for measure in (Measure.in_rate, Measure.out_rate):
+        seen.put(BROKER, measure, *[5.0] * 360)
+    found = charts(seen, BROKER)
+    assert asked == [TOPIC], "a whole hour is known"
+    assert "brokers counted" not in html(found) and found.as_record()["countedByBrokers"] == {}
+
+
+def test_counts_are_not_asked_for_a_person_without_the_right() -> None:
+    seen = Seen()
+    asked = count(seen, {Measure.in_rate: Mean(812.0, HOUR_MS)})
+    seen.admin.errors["orders"] = RefusedError(16, "User:reader has no permission to access Topic:orders")
+    assert "812" not in html(charts(seen, TOPIC)) and not asked

@@ -16,6 +16,7 @@ from pymq.console.answers import Shell
 from pymq.console.app import Console, make_app
 from pymq.console.asking.clusters import Clusters
 from pymq.console.clients import gatherer
+from pymq.console.history import counted
 from pymq.console.history.recorder import Recorder
 from pymq.console.history.rings import CLUSTER, Kind, Measure, Subject, point_at
 from pymq.console.people.log_in import LogIns
@@ -133,6 +134,25 @@ def test_a_broker_is_sampled_and_shown(broker: TestBroker) -> None:
         assert [check["name"] for check in doctor["checks"] if not check["checked"]] == []
         found = {(one["check"], one["subject"]) for one in doctor["findings"]}
         assert found >= {("replication", "broker-a"), ("missing", "broker-b")}
+        await world.close()
+
+    asyncio.run(work())
+
+
+def test_what_a_broker_counted_before_the_console_is_shown(broker: TestBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counted, "SPAN_MIN_MS", 0)
+
+    async def work() -> None:
+        async with Producer("traffic", namesrv=broker.namesrv) as producer:
+            await producer.send(Message("orders", b"x"))
+        world = World(broker)
+        await world.sample(1)  # which has no rates yet
+        for path in ("", "topics/orders", "brokers/broker-a/0"):
+            text = (await world.get(path)).text
+            assert "What brokers counted themselves from" in text and "mean " in text, path
+        record = json.loads((await world.get("topics/orders", query="format=json")).body)["lastHour"]
+        assert record["countedByBrokers"]["in"]["mean"] > 0 and record["in"] == [None] * 60
+        assert "counted themselves" not in (await world.get("topics/idle")).text, "nothing was counted"
         await world.close()
 
     asyncio.run(work())
