@@ -140,6 +140,7 @@ class RowAdmin(_Part[AsyncRowAdmin]):
     """The blocking form of :class:`~pymq.client.admin.rows.RowAdmin`."""
 
     ends = _blocking(AsyncRowAdmin.ends)
+    ends_of = _blocking(AsyncRowAdmin.ends_of)
     lags = _blocking(AsyncRowAdmin.lags)
     readers = _blocking(AsyncRowAdmin.readers)
     lags_and_readers = _blocking(AsyncRowAdmin.lags_and_readers)

@@ -17,6 +17,9 @@ from pymq.wire.bodies_admin import ConsumeOffset, ConsumerConnections, TopicLag,
 # The topic or group of a request for rows of all. RocketMQ's brokers find nothing of that name.
 EVERY_ROW: Final = "-"
 
+# Topics of one request for the rows of named ones.
+NAMED_MAX: Final = 1_000
+
 # ConsumeStatsHeader.pymq_all
 GROUPS, TOPICS, LAGS, PLACES = "groups", "topics", "lags", "places"
 
@@ -42,6 +45,12 @@ class TopicEnds(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
             stored=self.stored + other.stored,
             last_ms=max(times, default=None),
         )
+
+
+class NamedTopics(msgspec.Struct, kw_only=True, frozen=True):
+    """The topics that a request is for: the body of GET_TOPIC_STATS_INFO with ``pymq_named``."""
+
+    names: list[str]
 
 
 class GroupLag(msgspec.Struct, rename="camel", kw_only=True, frozen=True):

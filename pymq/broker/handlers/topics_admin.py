@@ -24,6 +24,7 @@ from pymq.wire.bodies_admin import (
 )
 from pymq.wire.bodies_client import PYMQ_LANGUAGE
 from pymq.wire.bodies_route import TopicList
+from pymq.wire.bodies_rows import NamedTopics
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer
 from pymq.wire.headers.admin import CreateTopicHeader, GetTopicConfigHeader, TopicHeader, TopicStatsHeader
@@ -139,10 +140,13 @@ class TopicAdminHandlers:
     def stats(self, request: Command, header: TopicStatsHeader, peer: Peer) -> Reply | None:
         """Return each queue's ends and the time of its last message, and the topic's rate.
 
-        With ``pymq_all``: sums over the queues, of all topics.
+        With ``pymq_all``: sums over the queues, of all topics or of those in the body. Raises Refusal.
         """
         if header.pymq_all:
             sight = Sight(request.sender, self._config.broker_cluster_name)
+            if header.pymq_named:
+                names = decode_admin_body(NamedTopics, request.body).names
+                return self._sliced_work.answer(request, peer, self._rows.ends_of(sight, names))
             return self._sliced_work.answer(request, peer, self._rows.ends(sight, header.pymq_after))
         return self._sliced_work.answer(request, peer, self._topic_stats(header))
 

@@ -1,14 +1,17 @@
-"""TopicRows: the ends of all topics in one answer."""
+"""TopicRows: the ends of all topics in one answer, or of some."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pymq.broker.report.queue_ends import QueueEnds, pieces
 from pymq.broker.report.row_pages import Sight, after, page_of, seen
+from pymq.errors import Refusal
 from pymq.model.tables import TopicConfig
 from pymq.wire.admin_text import encode_table_in_steps
-from pymq.wire.bodies_rows import TopicEnds
+from pymq.wire.bodies_rows import NAMED_MAX, TopicEnds
+from pymq.wire.codes import ResponseCode
 from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
@@ -21,7 +24,7 @@ TRIED_COUNT = 8  # records that are read for the newest time of a topic, when th
 
 
 class TopicRows:
-    """Answers GET_TOPIC_STATS_INFO (202) for the rows of all topics."""
+    """Answers GET_TOPIC_STATS_INFO (202) for the rows of all topics, or of named ones."""
 
     def __init__(self, *, topics: TopicManager, store: MessageStore) -> None:
         self._topics = topics
@@ -35,13 +38,29 @@ class TopicRows:
         visible = yield from seen(self._topics.all(), sight.topic)
         sight.check(visible, "Topic")
         page = yield from page_of(visible, after(after_name))
+        return (yield from self._answer(page.names, page.next, sight))
+
+    def ends_of(self, sight: Sight, names: Sequence[str]) -> Steps[Reply]:
+        """Return sums of the named topics that are there and that the sender may see: none at all, if need be.
+
+        Raises Refusal for more than :data:`NAMED_MAX` names.
+        """
+        if len(names) > NAMED_MAX:
+            raise Refusal(
+                ResponseCode.SYSTEM_ERROR,
+                f"the body names {len(names)} topics: at most {NAMED_MAX} in one request; ask again for the rest",
+            )
+        visible = [name for name in dict.fromkeys(names) if self._topics.get(name) is not None and sight.topic(name)]
+        return (yield from self._answer(visible, None, sight))
+
+    def _answer(self, names: Sequence[str], next_name: str | None, sight: Sight) -> Steps[Reply]:
         rows: dict[str, TopicEnds] = {}
-        for name in page.names:
+        for name in names:
             topic = self._topics.get(name)
             if topic is not None:
                 rows[name] = yield from self._row(topic)
             yield
-        table: dict[str, Any] = {"pymqEnds": rows, "pymqNext": page.next, "pymqWithheld": sight.withheld}
+        table: dict[str, Any] = {"pymqEnds": rows, "pymqNext": next_name, "pymqWithheld": sight.withheld}
         return Reply(body=(yield from encode_table_in_steps(table)))
 
     def _row(self, topic: TopicConfig) -> Steps[TopicEnds]:

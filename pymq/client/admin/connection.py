@@ -232,10 +232,12 @@ class AdminConnection:
             parsed.size_bytes += needed_bytes
         return answer
 
-    async def ask_or_none(self, address: str, code: int, header: Header, empty_codes: frozenset[int]) -> Command | None:
+    async def ask_or_none(
+        self, address: str, code: int, header: Header, empty_codes: frozenset[int], body: bytes = b""
+    ) -> Command | None:
         """Do what :meth:`ask_broker` does, but returns None for the response codes that mean "not found"."""
         try:
-            return await self.ask_broker(address, code, header)
+            return await self.ask_broker(address, code, header, body)
         except RefusedError as error:
             if error.code in empty_codes:
                 return None

@@ -7,16 +7,17 @@ group: then the calls here return None. The calls of :mod:`pymq.client.admin.top
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from pymq.client.admin.connection import AdminConnection, parsed_size_bytes, too_large
 from pymq.errors import RefusedError
-from pymq.wire.bodies_admin import decode_admin_body
+from pymq.wire.bodies_admin import decode_admin_body, encode_admin_body
 from pymq.wire.bodies_rows import (
     EVERY_ROW,
     GROUPS,
     LAGS,
+    NAMED_MAX,
     PLACES,
     TOPICS,
     EndsPage,
@@ -25,6 +26,7 @@ from pymq.wire.bodies_rows import (
     GroupPlaces,
     LagsPage,
     MembersPage,
+    NamedTopics,
     PairsPage,
     PlacesPage,
     ReadersPage,
@@ -80,6 +82,23 @@ class RowAdmin:
             return TopicStatsHeader(topic=EVERY_ROW, pymq_all=True, pymq_after=after)
 
         return await self._pages(address, RequestCode.GET_TOPIC_STATS_INFO, header, EndsPage, "pymq_ends")
+
+    async def ends_of(self, address: str, names: Sequence[str]) -> Rows[TopicEnds] | None:
+        """Return the ends of some topics, without those that are not there or that the sender may not see."""
+        found: Rows[TopicEnds] = Rows()
+        code = RequestCode.GET_TOPIC_STATS_INFO
+        header = TopicStatsHeader(topic=EVERY_ROW, pymq_all=True, pymq_named=True)
+        wanted = [name for name in names if _is_utf8(name)]
+        for begin in range(0, len(wanted), NAMED_MAX):
+            named = wanted[begin : begin + NAMED_MAX]
+            body = encode_admin_body(NamedTopics(names=named))
+            answer = await self._connection.ask_or_none(address, code, header, _NOT_KNOWN, body)
+            page = EndsPage() if answer is None else decode_admin_body(EndsPage, answer.body)
+            if page.pymq_ends is None:
+                return None
+            found.update({name: page.pymq_ends[name] for name in named if name in page.pymq_ends})
+            found.withheld = found.withheld or page.pymq_withheld
+        return found
 
     async def lags(self, address: str, *, with_names: bool = False, with_times: bool = False) -> Rows[GroupLag] | None:
         """Return how far each group is behind, summed over all topics.
@@ -206,6 +225,15 @@ class RowAdmin:
         raise RefusedError(
             ResponseCode.SYSTEM_ERROR, f"its pages do not end: after {len(found)} rows there are still more", address
         )
+
+
+def _is_utf8(name: str) -> bool:
+    """Return whether a name can be sent. Other brokers than PyMQ's may have topics with lone surrogates."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _place(text: str) -> tuple[str, str]:

@@ -17,13 +17,11 @@ from pymq.operations.topic.table import (
     KINDS,
     Ends,
     TopicTable,
-    ends_at_once,
     ends_of,
     ends_of_all,
     topic_table,
 )
 
-FEW_TOPICS: Final = 2_000  # whose ends a broker finds as quickly as those of the shown ones
 ALL: Final = "all"
 NAME, RATE = "name", "in/s"
 SORTS: Final = {NAME: "topic", "stored": "stored", "last": "last_ms", RATE: "in_per_second"}
@@ -70,19 +68,14 @@ async def topics(visit: Visit) -> Page:
 
 
 async def _ends_of(visit: Visit, table: TopicTable, names: list[str]) -> Ends:
-    """Return the ends of these topics at least."""
-    ends = Ends({})
-    if 0 < len(table) <= FEW_TOPICS:
-        ends = await visit.cluster.ask("ends at once", ends_at_once)
-    answered = ends.answered
-    left = tuple(name for name in names if any(target.name not in answered for target in table.holders(name)))
-    if not left:
-        return ends
+    """Return the ends of these topics."""
+    if not names:
+        return Ends({})
 
     async def ask(admin: Admin) -> Ends:
-        return await ends_of(admin, table, left, answered)
+        return await ends_of(admin, table, names)
 
-    return ends.plus(await visit.cluster.ask(("ends of", left), ask))
+    return await visit.cluster.ask(("ends of", *names), ask)
 
 
 async def _known_ends(asked: Awaitable[Ends]) -> tuple[Ends, dict[str, str]]:

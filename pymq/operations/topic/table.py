@@ -31,15 +31,6 @@ class Ends:
     by_broker: Mapping[str, Mapping[str, TopicEnds]]
     without: Mapping[str, str] = field(default_factory=dict)
 
-    def plus(self, other: Ends) -> Ends:
-        """Return these ends and those of other brokers."""
-        return Ends({**self.by_broker, **other.by_broker}, {**self.without, **other.without})
-
-    @property
-    def answered(self) -> set[str]:
-        """The brokers that answered, or refused to."""
-        return self.by_broker.keys() | self.without.keys()
-
 
 class TopicTable:
     """The topics of all masters, sorted by name. There may be many: rows are made of those that are shown."""
@@ -119,17 +110,15 @@ async def ends_of_all(admin: Admin) -> Ends:
     return await _ends(admin, await admin.cluster.masters(), admin.topics.ends_at)
 
 
-async def ends_at_once(admin: Admin) -> Ends:
-    """Return the ends of all topics of the brokers that give them in one answer or two: PyMQ's."""
-    return await _ends(admin, await admin.cluster.masters(), admin.rows.ends)
-
-
-async def ends_of(admin: Admin, table: TopicTable, names: Sequence[str], apart: Collection[str] = ()) -> Ends:
-    """Return the ends of some topics, from a request for each on each broker but those ``apart``."""
-    targets = {target.address: target for name in names for target in table.holders(name) if target.name not in apart}
+async def ends_of(admin: Admin, table: TopicTable, names: Sequence[str]) -> Ends:
+    """Return the ends of some topics. Brokers that are not PyMQ's take a request for each topic."""
+    targets = {target.address: target for name in names for target in table.holders(name)}
 
     async def ask(address: str) -> Mapping[str, TopicEnds]:
         there = [name for name in names if targets[address] in table.holders(name)]
+        at_once = await admin.rows.ends_of(address, there)
+        if at_once is not None:
+            return at_once
         found = await by_key(there, partial(_ends_there, admin, targets[address]), ENDS_AT_ONCE)
         return {name: ends for name, ends in found.items() if ends is not None}
 

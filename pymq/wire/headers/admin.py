@@ -47,13 +47,14 @@ class TopicHeader(Header, kw_only=True, frozen=True):
 class TopicStatsHeader(Header, kw_only=True, frozen=True):
     """GET_TOPIC_STATS_INFO (202).
 
-    ``pymq_all`` asks a PyMQ broker for sums of all topics, from the names after ``pymq_after`` on; other brokers ignore
-    both.
+    ``pymq_all`` asks a PyMQ broker for sums of all topics, from the names after ``pymq_after`` on; with ``pymq_named``
+    for those of the topics in the body. Other brokers ignore all three.
     """
 
     topic: str
     pymq_all: bool | None = None
     pymq_after: str | None = None
+    pymq_named: bool | None = None
 
 
 class GetTopicConfigHeader(Header, kw_only=True, frozen=True):

@@ -1,7 +1,8 @@
-"""Code 202 with ``pymqAll``: ends of all topics."""
+"""Code 202 with ``pymqAll``: ends of all topics, or of those that the body names."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from pymq.broker.report import queue_ends, row_pages
 from pymq.model.tables import TopicConfig
 from pymq.wire.bodies_admin import TopicStats, decode_admin_body
-from pymq.wire.bodies_rows import EVERY_ROW, TopicEnds
+from pymq.wire.bodies_rows import EVERY_ROW, NAMED_MAX, EndsPage, TopicEnds
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
 from tests.broker.report.rows import CLUSTER, as_user, ends, world_of
@@ -116,3 +117,56 @@ def test_the_single_request_still_needs_its_topic() -> None:
     narrower: list[dict[str, Any]] = [{}, {"pymqAll": "false"}, {"pymqAfter": "t0"}]
     for fields in narrower:
         assert caller.refused(Code.GET_TOPIC_STATS_INFO, topic="t2", **fields)[0] == ResponseCode.NO_PERMISSION
+
+
+ALL: dict[str, Any] = {"topic": EVERY_ROW, "pymqAll": "true"}
+
+
+def named(caller: Caller, names: Any, **fields: Any) -> EndsPage:
+    body = json.dumps({"names": names}).encode()
+    reply = caller.ok(Code.GET_TOPIC_STATS_INFO, body, **ALL, pymqNamed="true", **fields)
+    return decode_admin_body(EndsPage, reply.body)
+
+
+def test_named_topics_have_the_rows_of_all() -> None:
+    world = world_of()
+    caller = Caller(world)
+    whole = ends(caller).pymq_ends or {}
+    page = named(caller, ["t3", "gone", "t0", "t3", "", "x" * 100_000])
+    assert page.pymq_ends == {name: whole[name] for name in ("t0", "t3")}
+    assert page.pymq_next is None and page.pymq_withheld is False
+    assert named(caller, []).pymq_ends == {}
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"{}", b'{"names":5}', b'{"names":[5,[]]}', b'{"names":null}', b"{" * 100_000, b"\xff"]
+)
+def test_a_body_without_names_is_refused(body: bytes) -> None:
+    code, remark = Caller(world_of()).refused(Code.GET_TOPIC_STATS_INFO, body, **ALL, pymqNamed="true")
+    assert code == ResponseCode.SYSTEM_ERROR and "the body is not usable" in remark
+
+
+def test_one_request_names_few_topics() -> None:
+    caller = Caller(world_of())
+    assert set(named(caller, ["t0"] * NAMED_MAX).pymq_ends or ()) == {"t0"}
+    body = json.dumps({"names": ["t0"] * (NAMED_MAX + 1)}).encode()
+    code, remark = caller.refused(Code.GET_TOPIC_STATS_INFO, body, **ALL, pymqNamed="true")
+    assert code == ResponseCode.SYSTEM_ERROR and "1001 topics: at most 1000" in remark
+
+
+def test_a_user_gets_the_named_topics_that_the_single_request_gives() -> None:
+    world = world_of()
+    caller = as_user(world, custom(entry("Topic:t*", "Get"), deny("Topic:t2")))
+    page = named(caller, ["t1", "t2"])
+    assert (set(page.pymq_ends or ()), page.pymq_withheld) == ({"t1"}, True)
+    page = named(caller, ["t2"])
+    assert (page.pymq_ends, page.pymq_withheld) == ({}, True), "others may be seen: this is no refusal"
+
+
+def test_a_stranger_gets_no_named_topic() -> None:
+    body = b'{"names":["t0"]}'
+    stranger = as_user(world_of(), None)
+    code, _ = stranger.refused(Code.GET_TOPIC_STATS_INFO, body, **ALL, pymqNamed="true")
+    assert code == ResponseCode.NO_PERMISSION
+    only = as_user(world_of(), custom(entry("Topic:t1", "Get")))
+    assert only.refused(Code.GET_TOPIC_STATS_INFO, body, topic="t0", pymqNamed="true")[0] == ResponseCode.NO_PERMISSION

@@ -15,7 +15,7 @@ from pymq.client.admin.rows import PAGES_MAX, RowAdmin, Rows, added_up
 from pymq.errors import RefusedError
 from pymq.model.tables import SubscriptionGroupConfig
 from pymq.testing.standalone import StandaloneProcess
-from pymq.wire.bodies_rows import GroupLag, TopicEnds, TopicReaders
+from pymq.wire.bodies_rows import NAMED_MAX, GroupLag, TopicEnds, TopicReaders
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
 from tests.client.admin.test_admin import commit, put_topic, send
@@ -29,9 +29,13 @@ class Pages:
     def __init__(self, *answers: bytes | int) -> None:
         self.answers = list(answers)
         self.asked: list[Any] = []
+        self.bodies: list[bytes] = []
 
-    async def ask_or_none(self, address: str, code: int, header: Any, empty_codes: frozenset[int]) -> Command | None:
+    async def ask_or_none(
+        self, address: str, code: int, header: Any, empty_codes: frozenset[int], body: bytes = b""
+    ) -> Command | None:
         self.asked.append(header)
+        self.bodies.append(body)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, bytes):
             return Command(0, body=answer)
@@ -55,6 +59,27 @@ def test_pages_are_asked_until_the_last() -> None:
     assert found == {"a": TopicEnds(end=1), "b": TopicEnds(end=2), "c": TopicEnds(end=3)}
     assert found.withheld
     assert [(one.topic, one.pymq_all, one.pymq_after) for one in pages.asked] == [("-", True, None), ("-", True, "b")]
+
+
+def test_ends_of_named_topics_are_those_that_were_asked_for() -> None:
+    pages = Pages(b'{"pymqEnds":{"a":{"end":1},"other":{"end":2}},"pymqWithheld":true}')
+    found = asyncio.run(pages.rows.ends_of("b", ["a", "gone", "\ud800"]))
+    assert found == {"a": TopicEnds(end=1)} and found.withheld
+    assert pages.bodies == [b'{"names":["a","gone"]}']
+    assert [(one.topic, one.pymq_all, one.pymq_named) for one in pages.asked] == [("-", True, True)]
+
+
+def test_many_named_topics_take_several_requests() -> None:
+    names = [f"t{number}" for number in range(NAMED_MAX + 1)]
+    pages = Pages(b'{"pymqEnds":{"t0":{"end":1}}}', b'{"pymqEnds":{"t1000":{"end":2}}}')
+    found = asyncio.run(pages.rows.ends_of("b", names))
+    assert found == {"t0": TopicEnds(end=1), "t1000": TopicEnds(end=2)} and len(pages.asked) == 2
+    assert asyncio.run(Pages(b"").rows.ends_of("b", [])) == {}
+
+
+@pytest.mark.parametrize("answer", [17, 206, b"{}", b'{"offsetTable":{}}'])
+def test_a_broker_that_gives_no_rows_gives_none_of_named_topics(answer: bytes | int) -> None:
+    assert asyncio.run(Pages(answer).rows.ends_of("b", ["a"])) is None
 
 
 def test_places_of_a_group_may_lie_in_two_pages() -> None:

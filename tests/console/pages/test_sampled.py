@@ -53,8 +53,7 @@ class Lists(Site):
             return Rows({"billing": GroupLag(topics=1, lag=5), "audit": GroupLag(topics=1, lag=5)})
 
         patch.setattr("pymq.console.pages.topics.topic_table", topic_table)
-        for name in ("ends_at_once", "ends_of_all"):
-            patch.setattr(f"pymq.console.pages.topics.{name}", ends)
+        patch.setattr("pymq.console.pages.topics.ends_of_all", ends)
         patch.setattr("pymq.console.pages.topics.ends_of", ends_of)
         patch.setattr("pymq.console.pages.groups.list_members", list_members)
         self.admin.groups.all_lags = all_lags

@@ -12,7 +12,7 @@ from pymq.client.admin.asking import Asking
 from pymq.client.admin.rows import Rows
 from pymq.errors import RefusedError, UnreachableError
 from pymq.model.tables import TopicConfig
-from pymq.operations.topic.table import Ends, TopicTable, ends_at_once, ends_of, ends_of_all, topic_table
+from pymq.operations.topic.table import Ends, TopicTable, ends_of, ends_of_all, topic_table
 from pymq.wire.bodies_admin import TopicOffset
 from pymq.wire.bodies_rows import TopicEnds
 
@@ -31,7 +31,7 @@ class TwoBrokers:
         self.topics = SimpleNamespace(
             configs=self._configs, system_names=self._system_names, ends_at=self._ends_at, stats=self._stats
         )
-        self.rows = SimpleNamespace(ends=self._ends)
+        self.rows = SimpleNamespace(ends_of=self._ends_of)
 
     async def _masters(self) -> list[BrokerTarget]:
         return [A, B]
@@ -49,9 +49,12 @@ class TwoBrokers:
         if what in self.errors:
             raise self.errors[what]
 
-    async def _ends(self, address: str) -> Rows[TopicEnds] | None:
-        self._note(f"rows of {address}")
+    async def _ends_of(self, address: str, names: list[str]) -> Rows[TopicEnds] | None:
+        self._note(f"{', '.join(names)} of {address} at once")
         return ROWS if address == A.address else None
+
+    async def no_rows(self, address: str, names: list[str]) -> None:
+        return None
 
     async def _ends_at(self, address: str) -> Rows[TopicEnds]:
         self._note(f"all of {address}")
@@ -95,12 +98,9 @@ def test_a_sum_of_some_brokers_is_not_shown_as_the_sum() -> None:
 def test_brokers_that_give_rows_are_not_asked_for_single_topics() -> None:
     admin = TwoBrokers()
     table = run(admin, topic_table)
-    at_once: Ends = run(admin, ends_at_once)
-    assert at_once.by_broker == {"a": ROWS} and at_once.answered == {"a"}
-    admin.asked.clear()
-    rest: Ends = run(admin, ends_of, table, ["bills", "orders"], at_once.answered)
-    assert admin.asked == ["orders of b:1"]
-    assert at_once.plus(rest).by_broker["b"] == {"orders": TopicEnds(queues=1, end=5, stored=4, last_ms=9)}
+    found: Ends = run(admin, ends_of, table, ["bills", "orders"])
+    assert admin.asked == ["bills, orders of a:1 at once", "orders of b:1 at once", "orders of b:1"]
+    assert found.by_broker == {"a": ROWS, "b": {"orders": TopicEnds(queues=1, end=5, stored=4, last_ms=9)}}
     admin.asked.clear()
     run(admin, ends_of_all)
     assert admin.asked == ["all of a:1", "all of b:1"]
@@ -110,6 +110,7 @@ def test_a_topic_that_may_not_be_seen_or_is_gone_is_unknown_alone() -> None:
     admin = TwoBrokers()
     table = TopicTable([(A, {name: TopicConfig(topic_name=name) for name in ("orders", "secret", "gone")})], ())
     admin.errors["secret of a:1"] = RefusedError(16, "no", "a:1")
+    admin.rows.ends_of = admin.no_rows
     found: Ends = run(admin, ends_of, table, ["gone", "orders", "secret"])
     assert list(found.by_broker["a"]) == ["orders"] and not found.without
 
@@ -120,3 +121,11 @@ def test_brokers_that_refuse_or_are_away_are_told_apart() -> None:
     found: Ends = run(admin, ends_of_all)
     assert not found.by_broker and list(found.without) == ["a"]
     assert admin.cluster.asking.unreached == {"b": "away"}
+
+
+def test_a_broker_that_refuses_the_ends_of_some_topics_is_named() -> None:
+    admin = TwoBrokers()
+    table: TopicTable = run(admin, topic_table)
+    admin.errors = {"bills, orders of a:1 at once": RefusedError(16, "no", "a:1")}
+    found: Ends = run(admin, ends_of, table, ["bills", "orders"])
+    assert list(found.by_broker) == ["b"] and list(found.without) == ["a"]
