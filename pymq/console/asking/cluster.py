@@ -154,6 +154,7 @@ class Cluster:
         kept_ms: int | None = None,
         may_be_old: bool = False,
         known: Callable[[], Known | None] = lambda: None,
+        kept_at_least_ms: Callable[[T], int] = lambda answer: 0,
         is_small: bool = False,
     ) -> T:
         """Return the answer to ``question``, of which ``key`` says all that matters. Raises PymqError.
@@ -165,6 +166,9 @@ class Cluster:
         asked for in the background. So is what ``known`` returns, an answer that someone else has got and this person
         may see, when it is younger than that and than this person's last change. After a failure the next caller waits.
 
+        ``kept_at_least_ms``: for how long an answer is taken, if that is longer than how long it took says; that of
+        ``known``, too.
+
         ``is_small``: the answer takes little memory, whatever it is made of.
         """
         now_ms = self.used_ms = self._clock.monotonic_ms()
@@ -174,21 +178,26 @@ class Cluster:
         if kept is not None and now_ms - kept.at_ms < (kept.kept_ms if kept_ms is None else kept_ms):
             taken = Known(kept.at_ms, kept.answer)
         elif may_be_old and (taken := self._old(key, known, now_ms)) is not None:
-            self._renew(key, question, is_small=is_small)
-            is_renewed = True
+            is_renewed = now_ms - taken.at_ms >= kept_at_least_ms(taken.answer)
+            if is_renewed:
+                self._renew(key, question, kept_at_least_ms, is_small=is_small)
         if taken is None:
-            return await self._asked(key, question, is_small=is_small)
+            return await self._asked(key, question, kept_at_least_ms, is_small=is_small)
         if (oldest := _oldest.get()) is not None:
             oldest.note(now_ms - taken.at_ms)
             oldest.is_renewed |= is_renewed
         answer: T = taken.answer
         return answer
 
-    async def _asked(self, key: Hashable, question: Question[T], *, is_small: bool) -> T:
+    async def _asked(
+        self, key: Hashable, question: Question[T], kept_at_least_ms: Callable[[T], int], *, is_small: bool
+    ) -> T:
         with self.used():
             # A question that left before a change does not answer one of after it.
             flight = (self._change_count, key)
-            asked: T = await self._flights.ask(flight, lambda: self._ask(key, question, is_small=is_small))
+            asked: T = await self._flights.ask(
+                flight, lambda: self._ask(key, question, None, kept_at_least_ms, is_small=is_small)
+            )
             return asked
 
     def _old(self, key: Hashable, find_known: Callable[[], Known | None], now_ms: int) -> Known | None:
@@ -203,16 +212,21 @@ class Cluster:
             return None
         return known if self._changed_ms is None or known.at_ms >= self._changed_ms + CHANGE_MS else None
 
-    def _renew(self, key: Hashable, question: Question[Any], *, is_small: bool) -> None:
+    def _renew(
+        self, key: Hashable, question: Question[Any], kept_at_least_ms: Callable[[Any], int], *, is_small: bool
+    ) -> None:
         if key not in self._renewals:
-            task = asyncio.get_running_loop().create_task(self._renewed(key, question, is_small=is_small))
+            renewed = self._renewed(key, question, kept_at_least_ms, is_small=is_small)
+            task = asyncio.get_running_loop().create_task(renewed)
             self._renewals[key] = task
             task.add_done_callback(lambda _: self._renewals.pop(key, None))
 
-    async def _renewed(self, key: Hashable, question: Question[Any], *, is_small: bool) -> None:
+    async def _renewed(
+        self, key: Hashable, question: Question[Any], kept_at_least_ms: Callable[[Any], int], *, is_small: bool
+    ) -> None:
         try:
             async with asyncio.timeout(RENEWAL_TIMEOUT_S):
-                await self._asked(key, question, is_small=is_small)
+                await self._asked(key, question, kept_at_least_ms, is_small=is_small)
         except (PymqError, TimeoutError):
             self._give_up(key)
         except Exception:
@@ -303,6 +317,7 @@ class Cluster:
         key: Hashable | None,
         question: Question[T],
         also: asyncio.Semaphore | None = None,
+        kept_at_least_ms: Callable[[T], int] = lambda answer: 0,
         *,
         is_small: bool = False,
     ) -> T:
@@ -317,13 +332,14 @@ class Cluster:
                 answer = await question(self._admin)
         if key is not None and change_count == self._change_count:  # else it may be of before the change
             size_bytes = 0 if is_small else parsed.size_bytes
-            self._keep(key, answer, self._clock.monotonic_ms() - begun_ms, size_bytes)
+            took_ms = self._clock.monotonic_ms() - begun_ms
+            self._keep(key, answer, took_ms, size_bytes, kept_at_least_ms(answer))
         return answer
 
-    def _keep(self, key: Hashable, answer: Any, took_ms: int, size_bytes: int) -> None:
+    def _keep(self, key: Hashable, answer: Any, took_ms: int, size_bytes: int, kept_at_least_ms: int) -> None:
         now_ms = self._clock.monotonic_ms()
         self._not_renewed.discard(key)
-        kept_ms = min(max(KEPT_MS, KEPT_TIMES * took_ms), LONG_KEPT_MS)
+        kept_ms = max(kept_at_least_ms, min(max(KEPT_MS, KEPT_TIMES * took_ms), LONG_KEPT_MS))
         old_ms = OLD_MAX_MS if took_ms >= SLOW_MS else kept_ms
         self._room.put(self._kept, key, Kept(now_ms, kept_ms, old_ms, answer), size_bytes)
         for old in [each for each, kept in self._kept.items() if now_ms - kept.at_ms >= kept.old_ms]:

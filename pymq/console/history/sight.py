@@ -11,6 +11,7 @@ from typing import Any, Final
 from pymq.client.admin import Admin
 from pymq.clock import Clock
 from pymq.console.asking.cluster import SLOW_MS, Cluster, Known
+from pymq.console.asking.large import ends_kept_ms, lags_kept_ms
 from pymq.console.history.counted import Means
 from pymq.console.history.recorder import Recorder, Row
 from pymq.console.history.rings import CLUSTER, Kind, Measure, Subject, point_at
@@ -158,21 +159,29 @@ class Sight:
     def ends(self) -> Known | None:
         """Return the newest sampled ends of all topics by broker.
 
-        None without any, where the person's own question is answered soon, and for a person whose own requests are not
-        the console's own: they may see other topics.
+        None without any, where the person's own question is answered soon and costs little, and for a person whose own
+        requests are not the console's own: they may see other topics.
         """
-        found = self._recorder.ends() if self._stands_for(Part.ends) else None
-        return None if found is None else Known(found[0], Ends(found[1]))
+        found = self._recorder.ends() if self._asks_as_the_console else None
+        if found is None:
+            return None
+        ends = Ends(found[1])
+        return Known(found[0], ends) if ends_kept_ms(ends) or self._takes_long(Part.ends) else None
 
     def lags(self) -> Known | None:
         """Return the newest sampled lags of groups without system groups, likewise."""
-        found = self._recorder.lags() if self._stands_for(Part.lags) else None
-        return None if found is None else Known(*found)
+        found = self._recorder.lags() if self._asks_as_the_console else None
+        if found is None:
+            return None
+        return Known(*found) if lags_kept_ms(found[1]) or self._takes_long(Part.lags) else None
 
-    def _stands_for(self, part: Part) -> bool:
-        """Return whether samples stand for this person's questions: these take long, and nothing signs either."""
-        is_own = not self._person and not self._recorder.has_credentials
-        return is_own and self._recorder.took_ms.get(part, 0) >= SLOW_MS
+    @property
+    def _asks_as_the_console(self) -> bool:
+        """Whether this person's questions are the console's own: nothing signs either."""
+        return not self._person and not self._recorder.has_credentials
+
+    def _takes_long(self, part: Part) -> bool:
+        return self._recorder.took_ms.get(part, 0) >= SLOW_MS
 
     def rate(self, subject: Subject) -> float | None:
         """Return what is sent to a topic, or what a group commits, a second.

@@ -17,6 +17,8 @@ from pymq.operations.doctor.finding import ORDER, Check
 from pymq.operations.doctor.registry import all_checks, report_record, run_checks
 
 DEADLINE_S: Final = PAGE_TIMEOUT_S - 1
+REPORT_KEPT_MS: Final = 60_000  # the checks ask brokers for much
+AGAIN_MS: Final = 5_000  # from a report to one that is asked for
 OBSERVE_MAX_S: Final = 6  # Java's consumers commit every 5 s
 FINDINGS_OF_PAGE: Final = 25
 
@@ -31,8 +33,12 @@ class _Report(NamedTuple):
 
 
 async def doctor(visit: Visit) -> Page:
-    """Return what the checks find. ``observe``: how many seconds groups that are behind are watched."""
+    """Return what the checks find, or have found within a minute.
+
+    ``observe``: check now, and watch groups that are behind for so many seconds.
+    """
     observe_s = visit.parameters.number("observe", 0, minimum=0, maximum=OBSERVE_MAX_S)
+    is_asked_for = visit.parameters.has("observe")
     examine = visit.examine
     if examine is None:
         raise NotFoundError("this console has no doctor")
@@ -40,7 +46,11 @@ async def doctor(visit: Visit) -> Page:
         async with asyncio.timeout(DEADLINE_S):
             await _refuse_strangers(visit)
             report = await visit.cluster.ask(
-                ("doctor", observe_s), lambda admin: _report(examine, observe_s), is_small=True
+                ("doctor", observe_s),
+                lambda admin: _report(examine, observe_s),
+                kept_ms=AGAIN_MS if is_asked_for else None,
+                kept_at_least_ms=lambda report: REPORT_KEPT_MS,
+                is_small=True,
             )
     except TimeoutError:
         return _late(observe_s)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from pymq.client.admin import Admin
+from pymq.console.asking.large import lags_kept_ms
 from pymq.console.history.rings import Kind
 from pymq.console.pages.lists import Row, cut
 from pymq.console.pages.page import Page, Visit
@@ -28,7 +29,13 @@ async def groups(visit: Visit) -> Page:
     known = sight.lags if sight is not None and show != ALL else lambda: None
     records, lags = await asyncio.gather(
         visit.cluster.ask("groups", _every_group, may_be_old=True),
-        visit.cluster.ask("lags", lambda admin: admin.groups.all_lags(), may_be_old=True, known=known),
+        visit.cluster.ask(
+            "lags",
+            lambda admin: admin.groups.all_lags(),
+            may_be_old=True,
+            known=known,
+            kept_at_least_ms=lags_kept_ms,
+        ),
     )
     records = with_lags(records, lags)
     if visit.parameters.text("sort", "") == RATE:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from pymq.client.admin import Admin
+from pymq.console.asking.large import ends_kept_ms
 from pymq.console.history.rings import Kind
 from pymq.console.pages.lists import Cut, Row, cut
 from pymq.console.pages.page import Page, Visit
@@ -45,7 +46,8 @@ async def topics(visit: Visit) -> Page:
         ends, missing = await _known_ends(_ends_of(visit, table, [row["topic"] for row in rows.rows]))
     else:
         known = sight.ends if sight is not None else lambda: None
-        ends, missing = await _known_ends(visit.cluster.ask("ends", ends_of_all, may_be_old=True, known=known))
+        asked = visit.cluster.ask("ends", ends_of_all, may_be_old=True, known=known, kept_at_least_ms=ends_kept_ms)
+        ends, missing = await _known_ends(asked)
         records = table.with_ends(table.rows, ends)
         rows = find(with_rates(sight, Kind.topic, "topic", records) if sort == RATE else records)
     rows = replace(rows, rows=with_rates(sight, Kind.topic, "topic", table.whole(rows.rows, ends)))

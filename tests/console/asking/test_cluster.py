@@ -294,6 +294,7 @@ class Slow:
         self.count = 0
         self.error: Exception | None = None
         self.known: Known | None = None
+        self.kept_at_least_ms = 0
         self.is_renewed = False
 
     async def _answer(self, admin: Any) -> int:
@@ -308,7 +309,13 @@ class Slow:
     async def ask(self, *, may_be_old: bool = True) -> tuple[int, int]:
         """Return the answer and its age."""
         with noting_age() as oldest:
-            found = await self.cluster.ask("rows", self._answer, may_be_old=may_be_old, known=lambda: self.known)
+            found = await self.cluster.ask(
+                "rows",
+                self._answer,
+                may_be_old=may_be_old,
+                known=lambda: self.known,
+                kept_at_least_ms=lambda answer: self.kept_at_least_ms,
+            )
         self.is_renewed = oldest.is_renewed
         return found, oldest.age_ms
 
@@ -323,6 +330,34 @@ def slowly(work: Callable[[Slow], Awaitable[None]], took_ms: int = SLOW_MS) -> N
         await work(Slow(took_ms))
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("may_be_old", [True, False])
+def test_an_answer_is_kept_as_long_as_the_asker_wants(may_be_old: bool) -> None:
+    async def work(slow: Slow) -> None:
+        slow.kept_at_least_ms = 30_000
+        assert await slow.ask(may_be_old=may_be_old) == (1, 0)
+        slow.clock.advance(29_999)
+        assert await slow.ask(may_be_old=may_be_old) == (1, 29_999) and not slow.is_renewed
+        slow.clock.advance(1)
+        assert await slow.ask(may_be_old=may_be_old) == (2, 0)
+        slow.cluster.forget()
+        assert await slow.ask(may_be_old=may_be_old) == (3, 0), "this person has changed something"
+
+    slowly(work, took_ms=1)
+
+
+def test_what_someone_else_knows_is_taken_as_long_and_nothing_is_asked() -> None:
+    async def work(slow: Slow) -> None:
+        slow.clock.advance(100_000)
+        slow.kept_at_least_ms = 30_000
+        slow.known = Known(slow.clock.monotonic_ms(), 99)
+        slow.clock.advance(29_999)
+        assert await slow.ask() == (99, 29_999) and not slow.is_renewed and not slow.cluster._renewals
+        slow.clock.advance(1)
+        assert await slow.ask() == (99, 30_000) and slow.is_renewed
+
+    slowly(work)
 
 
 def test_an_old_answer_is_given_with_its_age_while_a_new_one_is_asked_for() -> None:

@@ -12,6 +12,7 @@ from pymq.client.admin import BrokerTarget
 from pymq.client.admin.rows import Rows
 from pymq.clock import ManualClock
 from pymq.console.asking.cluster import KEPT_MS, SLOW_MS
+from pymq.console.asking.large import PAIRS_MANY, TOPICS_MANY
 from pymq.console.history import sight as module
 from pymq.console.history.rings import CLUSTER, Kind, Measure, Subject
 from pymq.console.history.sight import ALLOWED_MS, Permissions
@@ -140,6 +141,16 @@ def test_questions_that_are_answered_soon_are_asked() -> None:
     assert seen.sight_of("").ends() is None and seen.sight_of("").lags() is not None
     seen.recorder.took_ms = {Part.ends: SLOW_MS}
     assert seen.sight_of("").ends() is not None and seen.sight_of("").lags() is None
+
+
+def test_large_answers_that_come_soon_are_taken_from_samples() -> None:
+    seen = Sampled()
+    seen.recorder.took_ms = {}
+    rows = Rows({"billing": GroupLag(topics=PAIRS_MANY)})
+    ends = {"a": {f"t{number}": TopicEnds() for number in range(TOPICS_MANY)}}
+    seen.recorder._sampler = cast(Any, SimpleNamespace(ends=lambda: (7, ends), lags=lambda: (8, rows)))
+    assert seen.sight_of("").ends() is not None and seen.sight_of("").lags() is not None
+    assert seen.sight_of("reader").ends() is None and seen.sight_of("reader").lags() is None
 
 
 def test_without_a_sample_nothing_is_known() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pymq.console.pages import doctor as module
-from pymq.console.pages.doctor import FINDINGS_OF_PAGE
+from pymq.console.pages.doctor import AGAIN_MS, FINDINGS_OF_PAGE, REPORT_KEPT_MS
 from pymq.errors import RefusedError, UnreachableError
 from pymq.operations.doctor.finding import Check, note, problem, unknown, warning
 from pymq.operations.doctor.state import Broker, NameServer
@@ -129,3 +129,21 @@ def test_a_person_without_the_right_gets_the_refusal(site: Site) -> None:
     site.admin.errors["h:1"] = RefusedError(16, "username cannot be null.")
     assert site.get("doctor").status == 303
     assert not site.examined
+
+
+def test_a_report_is_shown_for_a_minute_unless_it_is_asked_for(site: Site) -> None:
+    site.get("doctor")
+    site.clock.advance(REPORT_KEPT_MS - 1)
+    site.get("doctor")
+    assert site.examined == [0]
+    site.get("doctor", "observe=0")
+    assert site.examined == [0, 0], "run again"
+    site.clock.advance(AGAIN_MS - 1)
+    site.get("doctor", "observe=0")
+    assert site.examined == [0, 0]
+    site.clock.advance(REPORT_KEPT_MS - AGAIN_MS)
+    site.get("doctor")
+    assert site.examined == [0, 0], "the newest report counts"
+    site.clock.advance(1)
+    site.get("doctor")
+    assert site.examined == [0, 0, 0]
