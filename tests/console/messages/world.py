@@ -20,6 +20,7 @@ from pymq.model.message import PullResult
 from pymq.model.properties import encode_properties
 from pymq.model.record import body_crc, encode_message
 from pymq.wire.bodies_admin import TopicOffset
+from tests.console.golden import RENDERED
 
 BEGUN_MS = 1_700_000_000_000
 HOST = pack_host("10.0.0.1", 10911)
@@ -206,4 +207,6 @@ def html(page: Any, visited: Visit) -> str:
         "at": lambda path: f"/at/prod/{path}",
         "query": lambda **changes: "&".join(f"{name}={value}" for name, value in changes.items()),
     }
-    return environment().get_template(page.template).render(**page.shown, **around)
+    text = environment().get_template(page.template).render(**page.shown, **around)
+    RENDERED.append(text)
+    return text

@@ -18,8 +18,7 @@ from pymq.console.web.bodies import parse_form
 from pymq.console.web.origins import Origins
 from pymq.console.web.static_files import StaticFiles
 from tests.console.asgi import Answer, request
-
-RENDERED: list[str] = []  # what html_of has answered in this test, for conftest.py
+from tests.console.golden import RENDERED
 
 
 class FakeCluster:
