@@ -309,7 +309,7 @@ ASKING_BUGS = [
     ),
     Bug(
         "sampled-rows-for-a-person-with-other-rights",
-        Text(Sight._stands_for, "not self._person and ", ""),
+        Text(Sight._asks_as_the_console, "not self._person and ", ""),
         ("test_sight.test_samples_do_not_stand_for_the_questions_of_others",),
     ),
     Bug(

@@ -192,12 +192,13 @@ class Cluster:
     async def _asked(
         self, key: Hashable, question: Question[T], kept_at_least_ms: Callable[[T], int], *, is_small: bool
     ) -> T:
+        def ask() -> Coroutine[Any, Any, T]:
+            return self._ask(key, question, None, kept_at_least_ms, is_small=is_small)
+
         with self.used():
             # A question that left before a change does not answer one of after it.
             flight = (self._change_count, key)
-            asked: T = await self._flights.ask(
-                flight, lambda: self._ask(key, question, None, kept_at_least_ms, is_small=is_small)
-            )
+            asked: T = await self._flights.ask(flight, ask)
             return asked
 
     def _old(self, key: Hashable, find_known: Callable[[], Known | None], now_ms: int) -> Known | None:

@@ -162,7 +162,7 @@ class Sight:
         None without any, where the person's own question is answered soon and costs little, and for a person whose own
         requests are not the console's own: they may see other topics.
         """
-        found = self._recorder.ends() if self._asks_as_the_console else None
+        found = self._recorder.ends() if self._asks_as_the_console() else None
         if found is None:
             return None
         ends = Ends(found[1])
@@ -170,14 +170,13 @@ class Sight:
 
     def lags(self) -> Known | None:
         """Return the newest sampled lags of groups without system groups, likewise."""
-        found = self._recorder.lags() if self._asks_as_the_console else None
+        found = self._recorder.lags() if self._asks_as_the_console() else None
         if found is None:
             return None
         return Known(*found) if lags_kept_ms(found[1]) or self._takes_long(Part.lags) else None
 
-    @property
     def _asks_as_the_console(self) -> bool:
-        """Whether this person's questions are the console's own: nothing signs either."""
+        """Return whether this person's questions are the console's own: nothing signs either."""
         return not self._person and not self._recorder.has_credentials
 
     def _takes_long(self, part: Part) -> bool:
