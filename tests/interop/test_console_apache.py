@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple, cast
-from urllib.parse import quote, urlencode
+from typing import cast
+from urllib.parse import quote
 
 import pytest
 
@@ -21,55 +20,14 @@ from pymq.errors import RefusedError
 from pymq.model.tables import SubscriptionGroupConfig
 from pymq.security.credentials import Credentials
 from pymq.testing.broker import TestBroker
+from tests.console.browser import DEADLINE_S, Browser
 from tests.console.changes.desk import Desk, with_desk
 from tests.interop.support.apache import Apache4Server, ApacheServer
 from tests.interop.test_apache_auth import SETTINGS
 
 pytestmark = pytest.mark.interop
 
-DEADLINE_S = 60
 TOPIC, GROUP = "console_orders", "console_billing"
-
-
-class Answer(NamedTuple):
-    """What a browser gets."""
-
-    status: int
-    head: str
-    body: str
-
-    @property
-    def data(self) -> Any:
-        return json.loads(self.body)
-
-
-class Browser:
-    """Asks one console, with the cookie of a log-in."""
-
-    def __init__(self, url: str) -> None:
-        self._host = url.partition("://")[2]
-        self.cookie = ""
-
-    async def get(self, path: str, form: dict[str, str] | None = None) -> Answer:
-        host, _, port = self._host.rpartition(":")
-        reader, writer = await asyncio.open_connection(host, int(port))
-        body = urlencode(form or {})
-        lines = [
-            f"{'GET' if form is None else 'POST'} /at/default/{path} HTTP/1.1",
-            *(f"Host: {self._host}", f"Origin: http://{self._host}", f"Cookie: {self.cookie}", "Connection: close"),
-            *("Content-Type: application/x-www-form-urlencoded", f"Content-Length: {len(body)}", "", body),
-        ]
-        writer.write("\r\n".join(lines).encode())
-        head, _, text = (await asyncio.wait_for(reader.read(), DEADLINE_S)).decode().partition("\r\n\r\n")
-        writer.close()
-        if found := re.search(r"set-cookie: ([^;]+)", head):
-            self.cookie = found[1]
-        return Answer(int(head.split()[1]), head, text)
-
-    async def json(self, path: str) -> Any:
-        answer = await self.get(path + ("&" if "?" in path else "?") + "format=json")
-        assert answer.status == 200, (path, answer)
-        return answer.data
 
 
 def with_console(namesrv: str, work: Callable[[Browser], Awaitable[None]]) -> None:
@@ -119,16 +77,16 @@ def either(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def test_every_page_of_an_apache_broker_says_what_it_knows(either: ApacheServer) -> None:
     async def work(browser: Browser) -> None:
         await fill(either.namesrv, either.broker)
-        (topic,) = (await browser.json(f"topics?q={TOPIC}"))["topics"]
+        (topic,) = (await browser.data(f"topics?q={TOPIC}"))["topics"]
         assert topic["stored"] == 10 and topic["last_ms"]
-        (group,) = (await browser.json(f"groups?q={GROUP}"))["groups"]
+        (group,) = (await browser.data(f"groups?q={GROUP}"))["groups"]
         assert group["lag"] is not None and group["members"] == 0
-        found = await browser.json(f"messages?topic={TOPIC}&q=order-7")
+        found = await browser.data(f"messages?topic={TOPIC}&q=order-7")
         (row,) = found["messages"]
         message = f"messages/{TOPIC}/{quote(row['id'], safe='')}"
-        assert (await browser.json(message))["keys"] == "order-7"
-        broker = (await browser.json("brokers"))["brokers"][0]
-        settings = await browser.json(f"brokers/{quote(broker['broker'])}/0?q=flushDiskType")
+        assert (await browser.data(message))["keys"] == "order-7"
+        broker = (await browser.data("brokers"))["brokers"][0]
+        settings = await browser.data(f"brokers/{quote(broker['broker'])}/0?q=flushDiskType")
         assert [(each["value"], each["origin"], each["default"]) for each in settings["settings"]] == [
             ("ASYNC_FLUSH", None, None)
         ]
@@ -145,12 +103,12 @@ def test_every_page_of_an_apache_broker_says_what_it_knows(either: ApacheServer)
         pages += [f"topics/{TOPIC}/tail", "dlq", "doctor", "raft", "auth", "namesrv", "about", "brokers/differences"]
         for page in pages:
             answer = await browser.get(page)
-            assert answer.status == 200, (page, answer.body)
-            assert not re.search(r">\s*(None|nan|-1)\s*<", answer.body), page
-        doctor = await browser.json("doctor")
+            assert answer.status == 200, (page, answer.text)
+            assert not re.search(r">\s*(None|nan|-1)\s*<", answer.text), page
+        doctor = await browser.data("doctor")
         assert doctor["worst"] != "problem", doctor
         raft = await browser.get("raft")
-        assert "No broker is in a Raft group." in raft.body
+        assert "No broker is in a Raft group." in raft.text
 
     with_console(either.namesrv, work)
 
@@ -159,7 +117,7 @@ def test_what_is_not_there_is_said(apache: ApacheServer) -> None:
     async def work(browser: Browser) -> None:
         for page in ("topics/no_such_topic", "groups/no_such_group", "brokers/no_such_broker/0"):
             answer = await browser.get(page)
-            assert answer.status == 404 and page.split("/")[1] in answer.body
+            assert answer.status == 404 and page.split("/")[1] in answer.text
 
     with_console(apache.namesrv, work)
 
@@ -170,17 +128,17 @@ def test_people_log_in_where_an_apache_broker_checks_requests(tmp_path: Path) ->
     async def work(browser: Browser) -> None:
         await fill(server.namesrv, server.broker, Credentials("root", "root-secret"))
         answer = await browser.get("topics")
-        assert answer.status == 303 and "login" in answer.head
+        assert answer.status == 303 and b"login" in answer.head
         wrong = await browser.get("login", {"name": "root", "secret": "wrong"})
-        assert wrong.status == 403 and "are not right" in wrong.body and not browser.cookie
+        assert wrong.status == 403 and "are not right" in wrong.text and not browser.cookie
         unknown = await browser.get("login", {"name": "ghost", "secret": "wrong"})
-        assert unknown.status == 403 and "are not right" in unknown.body
+        assert unknown.status == 403 and "are not right" in unknown.text
         assert (await browser.get("login", {"name": "root", "secret": "root-secret"})).status == 303
-        assert [each["user"] for each in (await browser.json("auth"))["users"]] == ["root", "servers"]
-        (topic,) = (await browser.json(f"topics?q={TOPIC}"))["topics"]
+        assert [each["user"] for each in (await browser.data("auth"))["users"]] == ["root", "servers"]
+        (topic,) = (await browser.data(f"topics?q={TOPIC}"))["topics"]
         assert topic["stored"] == 10
         page = await browser.get(f"topics/{TOPIC}")
-        assert page.status == 200 and "root-secret" not in page.body
+        assert page.status == 200 and "root-secret" not in page.text
 
     try:
         with_console(server.namesrv, work)

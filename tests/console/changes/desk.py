@@ -14,7 +14,7 @@ from pymq.clock import Clock, SystemClock
 from pymq.console.serve import running
 from pymq.console.settings import ConsoleSettings
 from pymq.testing.broker import TestBroker
-from tests.console.messages.test_with_broker import Browser
+from tests.console.browser import Browser
 
 
 class Desk:
@@ -30,15 +30,9 @@ class Desk:
         """Open a form, and return its token; that of the form before for a page without one."""
         head, body = await self.browser.get(path)
         assert head.startswith(b"HTTP/1.1 200"), body
-        self.keep_cookie(head)
         if b'name="token"' in body:
             self._token = self.token(body)
         return self._token
-
-    def keep_cookie(self, head: bytes) -> None:
-        """Keep the cookie of an answer, if it has one."""
-        if found := re.search(rb"set-cookie: ([^;]+)", head):
-            self.browser.cookie = found[1].decode()
 
     @staticmethod
     def token(body: bytes) -> str:

@@ -21,11 +21,11 @@ from pymq.model.tables import SubscriptionGroupConfig
 from pymq.testing.broker import TestBroker
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command, encode_command
+from tests.console.browser import Browser
 from tests.console.changes.desk import Desk
 from tests.console.changes.test_dead_letters import GROUP, LETTERS, RESEND, die
 from tests.console.changes.test_sending import again, only, stored
 from tests.console.hostile.liar import Liar, Lie, Say, truth
-from tests.console.messages.test_with_broker import Browser
 
 LATE_S = 8.0  # of an answer on a busy machine
 SENDS = {RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_MESSAGE, RequestCode.SEND_BATCH_MESSAGE}

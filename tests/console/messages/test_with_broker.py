@@ -7,8 +7,7 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote
 
 import pytest
 
@@ -22,6 +21,7 @@ from pymq.model.tables import TopicConfig
 from pymq.operations.message.reading import READER_GROUP
 from pymq.testing.broker import TestBroker
 from pymq.wire.bodies_auth import AclEntryInfo
+from tests.console.browser import Browser
 from tests.console.secured import settings_with_users
 
 
@@ -31,58 +31,6 @@ def broker() -> Iterator[TestBroker]:
         servers.create_topic("orders")
         servers.create_topic(dlq_topic("billing"), 1)
         yield servers
-
-
-Form = dict[str, str] | list[tuple[str, str]]
-
-
-class Browser:
-    """Asks one console over sockets."""
-
-    def __init__(self, url: str) -> None:
-        self._host = urlsplit(url).netloc
-        self._port = urlsplit(url).port
-        self.cookie = ""
-
-    async def log_in(self, name: str, secret: str) -> None:
-        """Log in, and keep the cookie."""
-        head, body = await self.get("login", {"name": name, "secret": secret})
-        assert head.startswith(b"HTTP/1.1 303"), body
-        self.cookie = head.partition(b"set-cookie: ")[2].partition(b";")[0].decode()
-
-    async def log_out(self) -> None:
-        """Log out with the form of a page."""
-        _, body = await self.get("messages")
-        token = body.partition(b'name="token" value="')[2].partition(b'"')[0].decode()
-        head, _ = await self.get("logout", {"token": token})
-        assert head.startswith(b"HTTP/1.1 303")
-
-    async def open(self, path: str, form: Form | None = None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Send a request, and return where its answer comes from."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
-        body = b"" if form is None else urlencode(form).encode()
-        head = f"{'GET' if form is None else 'POST'} /at/default/{path} HTTP/1.1\r\nHost: {self._host}\r\n"
-        head += f"Origin: http://{self._host}\r\nContent-Type: application/x-www-form-urlencoded\r\n"
-        head += f"Cookie: {self.cookie}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-        writer.write(head.encode() + body)
-        return reader, writer
-
-    async def get(self, path: str, form: Form | None = None) -> tuple[bytes, bytes]:
-        """Return head and body of an answer."""
-        reader, writer = await self.open(path, form)
-        try:
-            whole = await asyncio.wait_for(reader.read(), 30)
-        finally:
-            writer.close()
-        head, _, body = whole.partition(b"\r\n\r\n")
-        return head, body
-
-    async def data(self, path: str) -> dict[str, Any]:
-        """Return the JSON of a page."""
-        head, body = await self.get(path + ("&" if "?" in path else "?") + "format=json")
-        assert head.startswith(b"HTTP/1.1 200"), head + body
-        found: dict[str, Any] = json.loads(body)
-        return found
 
 
 @asynccontextmanager
