@@ -14,6 +14,7 @@ import pytest
 
 from pymq.client import Admin, Message, Producer, PullConsumer
 from pymq.clock import SystemClock
+from pymq.console.changes.dead_letters import TOPICS
 from pymq.console.serve import running
 from pymq.console.settings import ConsoleSettings
 from pymq.errors import RefusedError
@@ -22,12 +23,15 @@ from pymq.security.credentials import Credentials
 from pymq.testing.broker import TestBroker
 from tests.console.browser import DEADLINE_S, Browser
 from tests.console.changes.desk import Desk, with_desk
+from tests.console.changes.test_dead_letters import GROUP as DEAD_GROUP
+from tests.console.changes.test_dead_letters import die, resent
 from tests.interop.support.apache import Apache4Server, ApacheServer
 from tests.interop.test_apache_auth import SETTINGS
 
 pytestmark = pytest.mark.interop
 
 TOPIC, GROUP = "console_orders", "console_billing"
+ROOT = ("root", "root-secret")
 
 
 def with_console(namesrv: str, work: Callable[[Browser], Awaitable[None]]) -> None:
@@ -122,34 +126,82 @@ def test_what_is_not_there_is_said(apache: ApacheServer) -> None:
     with_console(apache.namesrv, work)
 
 
-def test_people_log_in_where_an_apache_broker_checks_requests(tmp_path: Path) -> None:
-    server = ApacheServer(tmp_path / "apache", SETTINGS)
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheServer]:
+    """A RocketMQ 5.3.3 that checks its requests."""
+    server = ApacheServer(tmp_path_factory.mktemp("secured"), SETTINGS)
+    yield server
+    server.stop()
 
+
+def test_people_log_in_where_an_apache_broker_checks_requests(secured: ApacheServer) -> None:
     async def work(browser: Browser) -> None:
-        await fill(server.namesrv, server.broker, Credentials("root", "root-secret"))
+        await fill(secured.namesrv, secured.broker, Credentials(*ROOT))
         answer = await browser.get("topics")
         assert answer.status == 303 and b"login" in answer.head
         wrong = await browser.get("login", {"name": "root", "secret": "wrong"})
         assert wrong.status == 403 and "are not right" in wrong.text and not browser.cookie
         unknown = await browser.get("login", {"name": "ghost", "secret": "wrong"})
         assert unknown.status == 403 and "are not right" in unknown.text
-        assert (await browser.get("login", {"name": "root", "secret": "root-secret"})).status == 303
-        assert [each["user"] for each in (await browser.data("auth"))["users"]] == ["root", "servers"]
+        await browser.log_in(*ROOT)
+        assert {each["user"] for each in (await browser.data("auth"))["users"]} == {"root", "servers"}
         (topic,) = (await browser.data(f"topics?q={TOPIC}"))["topics"]
         assert topic["stored"] == 10
         page = await browser.get(f"topics/{TOPIC}")
         assert page.status == 200 and "root-secret" not in page.text
 
-    try:
-        with_console(server.namesrv, work)
-    finally:
-        server.stop()
+    with_console(secured.namesrv, work)
+
+
+def test_users_and_rules_are_changed_on_an_apache_broker(secured: ApacheServer, tmp_path: Path) -> None:
+    secret = "secret-of-ada"
+
+    async def work(desk: Desk) -> None:
+        await desk.browser.log_in(*ROOT)
+        assert secret not in await desk.change("new/user", user="ada", type="Normal", secret=secret)
+        await desk.change("auth/ada/rule", resource="Topic:ada*", actions="Get, Pub", sources="10.0.0.0/8")
+        await desk.change("auth/ada/rule", resource="Topic:ada*", actions="Get", effect="Deny")
+        (rule,) = (await desk.browser.data("auth/ada"))["rules"]
+        assert (rule["resource"], rule["actions"], rule["effect"]) == ("Topic:ada*", ["Get"], "Deny")
+        await desk.change("auth/ada/update", type="Super", enabled="no", secret="another")
+        users = {each["user"]: each for each in (await desk.browser.data("auth"))["users"]}
+        assert (users["ada"]["type"], users["ada"]["enabled"]) == ("Super", False)
+        await desk.change("auth/ada/rule/delete", confirm="Topic:ada*", resource="Topic:ada*")
+        assert (await desk.browser.data("auth/ada"))["rules"] == []
+        await desk.change("auth/ada/delete", confirm="ada")
+        assert (await desk.browser.get("auth/ada")).status == 404
+        assert {result for _, _, result in desk.audit()} == {"done"} and len(desk.audit()) == 6
+        assert secret not in desk.audit_text()
+
+    with_desk(_shown(secured), tmp_path, work)
+
+
+def test_dead_letters_are_sent_again_and_deleted_on_an_apache_broker(either: ApacheServer, tmp_path: Path) -> None:
+    shown = _shown(either)
+
+    async def work(desk: Desk) -> None:
+        for topic in ("orders", "bills"):
+            await desk.change("new/topic", topic=topic, write_queues="1", cluster="DefaultCluster")
+        await desk.change("new/group", group=DEAD_GROUP, cluster="DefaultCluster")
+        await die(shown, "orders", "bills", "orders")
+        letters = (await desk.browser.data(f"dlq/{DEAD_GROUP}"))["messages"]
+        assert sorted(letter["body_begin"] for letter in letters) == ["letter 0", "letter 1", "letter 2"]
+        text = await desk.change(f"dlq/{DEAD_GROUP}/resend", origin="orders", target=TOPICS)
+        assert "Sent 2 of 2" in text and await resent(desk, "orders") == ["letter 0", "letter 2"]
+        assert not await resent(desk, "bills")
+        await desk.change(f"dlq/{DEAD_GROUP}/purge", confirm=DEAD_GROUP)
+        assert (await desk.browser.data(f"dlq/{DEAD_GROUP}"))["messages"] == []
+        assert [(action, result) for action, _, result in desk.audit()][-2:] == [
+            ("dlq resend", "done"),
+            ("dlq purge", "done"),
+        ]
+
+    with_desk(shown, tmp_path, work)
 
 
 def test_changes_work_on_an_apache_broker(either: ApacheServer, tmp_path: Path) -> None:
     """Each by its plan: topics, groups, places, messages, settings, values, and a broker out of service and back."""
     topic, group = "console_changes", "console_changed"
-    version = "old" if isinstance(either, Apache4Server) else "new"
 
     async def work(desk: Desk) -> None:
         await desk.change("new/topic", topic=topic, write_queues="4", cluster="DefaultCluster")
@@ -181,5 +233,9 @@ def test_changes_work_on_an_apache_broker(either: ApacheServer, tmp_path: Path) 
         await desk.change(f"topics/{topic}/delete", confirm=topic)
         assert {result for _, _, result in desk.audit()} == {"done"}
 
-    shown = cast(TestBroker, SimpleNamespace(namesrv=either.namesrv, address=either.broker))
-    with_desk(shown, tmp_path / version, work)
+    with_desk(_shown(either), tmp_path, work)
+
+
+def _shown(server: ApacheServer) -> TestBroker:
+    """Return what the desk knows of a broker."""
+    return cast(TestBroker, SimpleNamespace(namesrv=server.namesrv, address=server.broker))
