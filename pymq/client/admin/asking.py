@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
-from pymq.errors import ClosedError, PartialError, PymqError, UnreachableError
+from pymq.errors import ClosedError, PartialError, PymqError, Refusal, UnreachableError
 
 AT_ONCE = 16  # brokers refuse with 2 when 64 requests for large answers wait
 
@@ -23,7 +23,8 @@ class BrokerTarget(NamedTuple):
 
 
 class Asking:
-    """The questions of one Admin. ``is_partial``: brokers that can't be reached are left out instead of raised.
+    """The questions of one Admin. ``is_partial``: brokers that can't be reached, or whose answers can't be read, are
+    left out instead of raised.
 
     ``unreached`` has the names of those brokers, and always of those without a master, each with the reason. They are
     not asked a second time, so a dead host costs one time-out and not one for each question.
@@ -60,14 +61,21 @@ class Asking:
         for target, answer in zip(asked, answers, strict=True):
             if not isinstance(answer, BaseException):
                 found.append((target, answer))
-            elif self.is_partial and isinstance(answer, UnreachableError) and not isinstance(answer, ClosedError):
-                failures.append(answer)
-                self.note(target.name or target.address, str(answer))
+            elif self.is_partial and (failure := _silence(answer, target)) is not None:
+                failures.append(failure)
+                self.note(target.name or target.address, str(failure))
             else:
                 raise answer
         if failures and not found:
             raise failures[0]
         return found
+
+
+def _silence(error: BaseException, target: BrokerTarget) -> UnreachableError | None:
+    """Return why there is no answer of a broker that can't be reached, or answers what can't be read; else None."""
+    if isinstance(error, Refusal):
+        return UnreachableError(f"what {target.address} answers can't be read: {error}")
+    return error if isinstance(error, UnreachableError) and not isinstance(error, ClosedError) else None
 
 
 async def for_each(keys: Iterable[KeyT], ask: Callable[[KeyT], Awaitable[T]], at_once: int = AT_ONCE) -> list[T]:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from pymq.client.admin.asking import Asking, BrokerTarget, by_key, change_each, for_each
-from pymq.errors import ClosedError, PartialError, RefusedError, UnreachableError
+from pymq.errors import ClosedError, PartialError, Refusal, RefusedError, UnreachableError
 
 A, B = BrokerTarget("a", "c", "a:1"), BrokerTarget("b", "c", "b:1")
 
@@ -38,6 +38,14 @@ def test_an_unreachable_broker_is_left_out_and_not_asked_twice() -> None:
     assert brokers.each(asking) == brokers.each(asking) == [(A, "a:1")]
     assert asking.unreached == {"b": "b is down"}
     assert brokers.asked == ["a:1", "b:1", "a:1"]
+
+
+def test_a_broker_whose_answer_can_not_be_read_is_left_out() -> None:
+    asking, broken = Asking(is_partial=True), Refusal(1, "the body is not usable")
+    assert Brokers(b=broken).each(asking) == [(A, "a:1")]
+    assert asking.unreached == {"b": "what b:1 answers can't be read: the body is not usable"}
+    with pytest.raises(Refusal):
+        Brokers(b=broken).each(Asking())
 
 
 def test_a_whole_admin_raises() -> None:

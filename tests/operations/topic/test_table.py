@@ -10,7 +10,7 @@ from pymq.client import MessageQueue
 from pymq.client.admin import BrokerTarget
 from pymq.client.admin.asking import Asking
 from pymq.client.admin.rows import Rows
-from pymq.errors import RefusedError, UnreachableError
+from pymq.errors import Refusal, RefusedError, UnreachableError
 from pymq.model.tables import TopicConfig
 from pymq.operations.topic.table import Ends, TopicTable, ends_of, ends_of_all, topic_table
 from pymq.wire.bodies_admin import TopicOffset
@@ -129,3 +129,18 @@ def test_a_broker_that_refuses_the_ends_of_some_topics_is_named() -> None:
     admin.errors = {"bills, orders of a:1 at once": RefusedError(16, "no", "a:1")}
     found: Ends = run(admin, ends_of, table, ["bills", "orders"])
     assert list(found.by_broker) == ["b"] and list(found.without) == ["a"]
+
+
+def test_a_broker_whose_topics_can_not_be_read_is_named_and_hides_no_other() -> None:
+    admin = TwoBrokers()
+    whole = admin.topics.configs
+
+    async def configs(address: str) -> dict[str, TopicConfig]:
+        if address == B.address:
+            raise Refusal(1, "the body is not usable")
+        return await whole(address)
+
+    admin.topics.configs = configs
+    table: TopicTable = run(admin, topic_table)
+    assert [row["topic"] for row in table.rows] == ["OWN", "bills", "orders"]
+    assert admin.cluster.asking.unreached == {"b": "what b:1 answers can't be read: the body is not usable"}
