@@ -61,8 +61,9 @@ def list_acls(
 ) -> None:
     """List the rules of all users."""
     from pymq.operations.auth import users as work
+    from pymq.operations.where import Where
 
-    where = work.Where(clusters or [], brokers or [])
+    where = Where(clusters or [], brokers or [])
     records, unreached = session.ask_reachable(lambda admin: work.rules(admin, where, None, resource))
     print_listing(records, RULE_COLUMNS, output, "no rules: only users of type Super may do anything")
     end_partial(unreached)
@@ -78,8 +79,9 @@ def show(
 ) -> None:
     """Show the rules of a user."""
     from pymq.operations.auth import users as work
+    from pymq.operations.where import Where
 
-    where = work.Where(clusters or [], brokers or [])
+    where = Where(clusters or [], brokers or [])
 
     async def run(admin: Admin) -> list[dict[str, Any]]:
         await work.check_there(admin, where, name, is_there=True)
@@ -159,7 +161,7 @@ def delete(
 ) -> None:
     """Take a rule from a user, or all of them."""
     from pymq.operations.auth import changes
-    from pymq.operations.auth.users import Where
+    from pymq.operations.where import Where
 
     where = Where(clusters or [], brokers or [])
 
@@ -193,8 +195,9 @@ def _put(
 ) -> None:
     from pymq.operations.auth import changes
     from pymq.operations.auth import users as work
+    from pymq.operations.where import Where
 
-    where = work.Where(clusters or [], brokers or [])
+    where = Where(clusters or [], brokers or [])
     given = [action for one in actions for action in one.split(",")]
     entry = work.entry(resource, given, sources or [], denies=denies)
 

@@ -59,8 +59,9 @@ def list_users(
 ) -> None:
     """List users. No password is shown."""
     from pymq.operations.auth import users as work
+    from pymq.operations.where import Where
 
-    where = work.Where(clusters or [], brokers or [])
+    where = Where(clusters or [], brokers or [])
     records, unreached = session.ask_reachable(lambda admin: work.users(admin, where, text))
     print_listing(records, USER_COLUMNS, output, "no users: pymq auth user create makes one")
     end_partial(unreached)
@@ -76,8 +77,9 @@ def show(
 ) -> None:
     """Show a user and its rules."""
     from pymq.operations.auth import users as work
+    from pymq.operations.where import Where
 
-    where = work.Where(clusters or [], brokers or [])
+    where = Where(clusters or [], brokers or [])
     record, unreached = session.ask_reachable(lambda admin: work.user(admin, where, name))
     if not print_data(record, output):
         print_fields({key: record[key] for key in ("user", "type", "enabled", "brokers", "differs")})
@@ -106,7 +108,7 @@ def create(
     """Make a user on every broker of a cluster (-c), or on single brokers (-b). It may do nothing yet."""
     from pymq.errors import UsageError
     from pymq.operations.auth import changes
-    from pymq.operations.auth.users import Where
+    from pymq.operations.where import Where
 
     secret, file = secret_of(name, secret_from, write)
     if secret is None:
@@ -144,7 +146,7 @@ def update(
     """Change secret, type or state of a user. It counts at once, for waiting pulls too."""
     from pymq.errors import UsageError
     from pymq.operations.auth import changes
-    from pymq.operations.auth.users import Where
+    from pymq.operations.where import Where
 
     if kind is not None and (kind := kind.capitalize()) not in changes.TYPES:
         raise UsageError(f"--type {kind[:40]}: write Normal or Super")
@@ -175,7 +177,7 @@ def delete(
 ) -> None:
     """Delete a user with its rules. It loses its rights at once."""
     from pymq.operations.auth import changes
-    from pymq.operations.auth.users import Where
+    from pymq.operations.where import Where
 
     where = Where(clusters or [], brokers or [])
     ask = partial(confirm_loss, f"Delete user {name!r} with its rules?", yes=yes)

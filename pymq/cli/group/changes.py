@@ -171,8 +171,9 @@ def delete(
     It shows who is online and what is unread, and asks.
     """
     from pymq.operations.group import changes as work
+    from pymq.operations.where import Where
 
-    where = work.Where(clusters or [], brokers or [])
+    where = Where(clusters or [], brokers or [])
 
     async def run(admin: Admin) -> dict[str, Any]:
         plan = await work.plan_delete(admin, name, where, with_topics=with_topics)
@@ -217,9 +218,10 @@ def _put(
 ) -> None:
     """Create a group or change it, and show what changed where."""
     from pymq.operations.group import changes as work
+    from pymq.operations.where import Where
 
     put = work.create if is_new else work.update
-    where = work.Where(clusters or [], brokers or [])
+    where = Where(clusters or [], brokers or [])
     records, unreached = session.ask_reachable(lambda admin: put(admin, name, where, settings, dry_run=dry_run))
     print_listing(records, _COLUMNS, output)
     if dry_run:

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from pymq.console.pages.page import Page
 from pymq.console.pages.sections import Table, Values
+from pymq.console.web.parameters import Parameters
+from pymq.operations.where import Where
 
 TEXT_LENGTH_MAX: Final = 255
 SAME: Final = "as it is"
@@ -71,3 +73,14 @@ def form_page(
     }
     names = {"fields": list(dict.fromkeys(field.name for field in fields))}
     return Page(title, "form.html", {**data, **names}, command, shown, dict(missing))
+
+
+def where_of(given: Parameters) -> Where:
+    """Return the brokers that a form means: those of its cluster, or of the only one. Raises BadRequest."""
+    cluster = given.text("cluster", "", length_max=TEXT_LENGTH_MAX).strip()
+    return Where([cluster] if cluster else [], [])
+
+
+def options_of(where: Where) -> list[str]:
+    """Return the options of a command that name these brokers."""
+    return [word for cluster in where.clusters for word in ("-c", cluster)]

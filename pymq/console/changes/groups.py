@@ -5,7 +5,18 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pymq.client.admin import Admin
-from pymq.console.changes.fields import CLUSTER, NO, SAME, TEXT_LENGTH_MAX, YES, Field, Input, form_page
+from pymq.console.changes.fields import (
+    CLUSTER,
+    NO,
+    SAME,
+    TEXT_LENGTH_MAX,
+    YES,
+    Field,
+    Input,
+    form_page,
+    options_of,
+    where_of,
+)
 from pymq.console.changes.plan import Prepare
 from pymq.console.changes.replanned import Records, replanned
 from pymq.console.pages.page import Page, Visit
@@ -14,9 +25,10 @@ from pymq.console.web.parameters import BadRequest, Parameters
 from pymq.errors import UsageError
 from pymq.model.names import check_group
 from pymq.operations.group import changes
+from pymq.operations.where import Where
 
 RETRIES_MAX: Final = 1_000
-EVERYWHERE: Final = changes.Where((), ())
+EVERYWHERE: Final = Where((), ())
 _CHANGED: Final = (
     Column("broker", "Broker"),
     Column("enabled", "Enabled", Kind.flag),
@@ -48,7 +60,7 @@ async def create_form(visit: Visit) -> Page:
 def create(visit: Visit, given: Parameters) -> Prepare:
     """Return what plans a new group. Raises BadRequest."""
     name = given.text("group", length_max=TEXT_LENGTH_MAX)
-    cluster = given.text("cluster", "", length_max=TEXT_LENGTH_MAX)
+    where = where_of(given)
     retry_max, ordered = _retries(given), given.flag("ordered")
     settings: dict[str, Any] = {} if retry_max is None else {"retry_max": retry_max}
     settings |= {"ordered": True} if ordered else {}
@@ -56,13 +68,12 @@ def create(visit: Visit, given: Parameters) -> Prepare:
         check_group(name)
     except UsageError as error:
         raise BadRequest("group", str(error)) from None
-    where = changes.Where([cluster] if cluster else [], ())
 
     async def run(admin: Admin, is_dry: bool) -> Records:
         return await changes.create(admin, name, where, settings, dry_run=is_dry)
 
     options = [] if retry_max is None else ["--retry-max", str(retry_max)]
-    options += [*(["--ordered"] if ordered else []), *(["-c", cluster] if cluster else [])]
+    options += [*(["--ordered"] if ordered else []), *options_of(where)]
     return replanned(f"New group {name}", f"group {name}", ("group", "create", name, *options), _CHANGED, run)
 
 

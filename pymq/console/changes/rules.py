@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pymq.client.admin import Admin
-from pymq.console.changes.fields import CLUSTER, TEXT_LENGTH_MAX, Field, Input, form_page
+from pymq.console.changes.fields import CLUSTER, TEXT_LENGTH_MAX, Field, Input, form_page, options_of, where_of
 from pymq.console.changes.plan import Prepare
 from pymq.console.changes.replanned import Records, replanned
-from pymq.console.changes.users import options_of, where_of
 from pymq.console.pages.page import Page, Visit
 from pymq.console.pages.sections import Column, Kind
 from pymq.console.web.parameters import BadRequest, Parameters
 from pymq.errors import UsageError
 from pymq.operations.auth import changes
-from pymq.operations.auth.users import CUSTOM, DEFAULT, Where, entry, rules
+from pymq.operations.auth.users import CUSTOM, DEFAULT, entry, rules
+from pymq.operations.where import Where
 
 ALLOW, DENY = "Allow", "Deny"
 ACTIONS_LENGTH_MAX: Final = 255

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pymq.client.admin import Admin
-from pymq.console.changes.fields import CLUSTER, SAME, TEXT_LENGTH_MAX, Field, Input, form_page
+from pymq.console.changes.fields import CLUSTER, SAME, TEXT_LENGTH_MAX, Field, Input, form_page, options_of, where_of
 from pymq.console.changes.plan import Prepare
 from pymq.console.changes.replanned import Records, replanned
 from pymq.console.pages.page import Page, Visit
@@ -56,7 +56,7 @@ async def create_form(visit: Visit) -> Page:
 def create(visit: Visit, given: Parameters) -> Prepare:
     """Return what plans a new topic. Raises BadRequest."""
     name = given.text("topic", length_max=TEXT_LENGTH_MAX)
-    cluster = given.text("cluster", "", length_max=TEXT_LENGTH_MAX)
+    where = where_of(given)
     write = given.number("write_queues", QUEUES_DEFAULT, minimum=1, maximum=QUEUES_MAX)
     read = _queues(given, "read_queues") or write
     perm = given.choice("perm", "RW", PERMISSIONS)
@@ -73,9 +73,9 @@ def create(visit: Visit, given: Parameters) -> Prepare:
         raise BadRequest("topic", str(error)) from None
 
     async def run(admin: Admin, is_dry: bool) -> Records:
-        return _typed(await create_topic(admin, config, [cluster] if cluster else [], [], is_dry=is_dry))
+        return _typed(await create_topic(admin, config, [*where.clusters], [*where.brokers], is_dry=is_dry))
 
-    options = [*(["-c", cluster] if cluster else []), *(["--type", kind] if kind != ANY else [])]
+    options = [*options_of(where), *(["--type", kind] if kind != ANY else [])]
     command = ("topic", "create", name, "--wq", str(write), "--rq", str(read), "--perm", perm, *options)
     return replanned(f"New topic {name}", f"topic {name}", command, _CREATED, run)
 

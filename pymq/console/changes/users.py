@@ -5,14 +5,26 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pymq.client.admin import Admin
-from pymq.console.changes.fields import CLUSTER, NO, SAME, TEXT_LENGTH_MAX, YES, Field, Input, form_page
+from pymq.console.changes.fields import (
+    CLUSTER,
+    NO,
+    SAME,
+    TEXT_LENGTH_MAX,
+    YES,
+    Field,
+    Input,
+    form_page,
+    options_of,
+    where_of,
+)
 from pymq.console.changes.plan import Prepare
 from pymq.console.changes.replanned import Records, replanned
 from pymq.console.pages.page import Page, Visit
 from pymq.console.pages.sections import Column, Kind
 from pymq.console.web.parameters import BadRequest, Parameters
 from pymq.operations.auth import changes
-from pymq.operations.auth.users import Where, users
+from pymq.operations.auth.users import users
+from pymq.operations.where import Where
 
 SECRET_LENGTH_MAX: Final = 255
 _CREATED: Final = (
@@ -121,17 +133,6 @@ def delete(visit: Visit, given: Parameters) -> Prepare:
     return replanned(
         f"Delete user {name}", f"user {name}", command, _DELETED, run, confirm=name, action="auth user delete"
     )
-
-
-def where_of(given: Parameters) -> Where:
-    """Return the brokers that a form means: those of its cluster, or of the only one. Raises BadRequest."""
-    cluster = given.text("cluster", "", length_max=TEXT_LENGTH_MAX).strip()
-    return Where([cluster] if cluster else [], [])
-
-
-def options_of(where: Where) -> list[str]:
-    """Return the options of a command that name these brokers."""
-    return [word for cluster in where.clusters for word in ("-c", cluster)]
 
 
 async def _before(admin: Admin, where: Where, name: str) -> dict[str, Any]:

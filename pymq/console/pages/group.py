@@ -129,7 +129,12 @@ async def group(visit: Visit) -> Page:
 
 def _changes(name: str) -> list[tuple[str, str]]:
     path = group_path(name)
-    return [("Move its place", f"{path}/reset"), ("Change it", f"{path}/update"), ("Delete it", f"{path}/delete")]
+    return [
+        ("Move its place", f"{path}/reset"),
+        ("Send its dead letters again", f"{dead_letters_path(name)}/resend"),
+        ("Change it", f"{path}/update"),
+        ("Delete it", f"{path}/delete"),
+    ]
 
 
 def _progress(lists: Lists, parameters: Parameters, group: str, records: list[dict[str, Any]]) -> Table:

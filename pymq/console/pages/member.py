@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pymq.client.admin import Admin
-from pymq.console.pages.links import topic_path
+from pymq.console.pages.links import messages_path, topic_path
 from pymq.console.pages.page import Page, Visit
 from pymq.console.pages.sections import Column, Kind, Lists, Table, Values
+from pymq.model.names import RETRY_PREFIX
 from pymq.operations.group.members import client_or_silence
 
 STACK_CHARACTERS_MAX: Final = 32_768  # that are shown
+LINKS_MAX: Final = 5
 _NOT_SAID: Final = "the member does not say it"
 _ABOUT: Final = (
     Column("address", "Address"),
@@ -61,6 +63,7 @@ async def member(visit: Visit) -> Page:
         ("group", "client", group, client_id, *(["--stack"] if with_stack else [])),
         {
             "sections": [Values(f"In the group {group}", _ABOUT, found), *tables],
+            **({"links": _handled(found)} if visit.allows_changes and not silence else {}),
             "silence": silence,
             "with_stack": with_stack,
             "stack": stack[:STACK_CHARACTERS_MAX],
@@ -68,6 +71,12 @@ async def member(visit: Visit) -> Page:
         },
         visit.cluster.unreached | ({"what the member says": silence} if silence else {}),
     )
+
+
+def _handled(found: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the way to messages that the member may handle, from each of the first topics that it reads."""
+    topics = [each["topic"] for each in found["subscriptions"] if not each["topic"].startswith(RETRY_PREFIX)]
+    return [(f"Choose a message of {topic} that it handles", messages_path(topic)) for topic in topics[:LINKS_MAX]]
 
 
 def _said(lists: Lists, found: dict[str, Any]) -> list[Table]:

@@ -10,7 +10,8 @@ from pymq.console.pages.links import user_path
 from pymq.console.pages.page import Page, Visit
 from pymq.console.pages.sections import Column, Kind, Lists, Values
 from pymq.errors import NotFoundError, RefusedError
-from pymq.operations.auth.users import Where, keeps_no_users, user
+from pymq.operations.auth.users import keeps_no_users, user
+from pymq.operations.where import Where
 
 _ABOUT: Final = (
     Column("user", "User"),

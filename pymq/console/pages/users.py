@@ -10,7 +10,8 @@ from pymq.console.pages.page import Page, Visit
 from pymq.console.pages.sections import Column, Kind, Lists, Table, Values
 from pymq.errors import PymqError, RefusedError
 from pymq.operations.auth.decision import Asked, explained, rules_of_broker
-from pymq.operations.auth.users import Where, keeps_no_users, rules, users
+from pymq.operations.auth.users import keeps_no_users, rules, users
+from pymq.operations.where import Where
 
 ACTIONS: Final = ("Pub", "Sub", "Create", "Update", "Delete", "Get", "List")
 NAME_LENGTH_MAX: Final = 255

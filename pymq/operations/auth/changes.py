@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from pymq.client.admin import Admin
 from pymq.operations.auth import users as work
-from pymq.operations.auth.users import CUSTOM, DEFAULT, ENABLED, Where
+from pymq.operations.auth.users import CUSTOM, DEFAULT, ENABLED
+from pymq.operations.where import Where
 from pymq.wire.bodies_auth import AclEntryInfo
 
 SUPER, NORMAL = "Super", "Normal"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
 
 from pymq.client.admin import Admin, BrokerTarget
 from pymq.client.admin.asking import change_each
 from pymq.errors import NotFoundError, RefusedError, UnsafeError
+from pymq.operations.where import Where
 from pymq.security.addresses import parse_block
 from pymq.security.policies import ResourcePattern, action_texts, parse_actions
 from pymq.wire.bodies_auth import AclEntryInfo, AclInfo, UserInfo
@@ -17,15 +18,11 @@ ENABLED = "enable"
 CUSTOM, DEFAULT = "Custom", "Default"
 
 
-class Where(NamedTuple):
-    """The brokers that the operator names; both empty: those of the only cluster."""
-
-    clusters: Sequence[str]
-    brokers: Sequence[str]
-
-
 async def users(admin: Admin, where: Where, name_filter: str | None) -> list[dict[str, Any]]:
-    """Return a record per user; two for a user that differs between brokers."""
+    """Return a record per user; two for a user that differs between brokers.
+
+    An open ``where``: the brokers of the only cluster.
+    """
     found: dict[tuple[str, str, bool], list[str]] = {}
     chosen = await admin.cluster.select(where.clusters, where.brokers)
     for target, infos in await admin.cluster.asking.each(chosen, lambda at: admin.auth.users(at, name_filter)):

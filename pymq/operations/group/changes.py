@@ -16,6 +16,7 @@ from pymq.model.names import check_group, dlq_topic, retry_topic
 from pymq.model.tables import SubscriptionGroupConfig
 from pymq.operations.group.lag import no_group
 from pymq.operations.sums import online_members
+from pymq.operations.where import Where
 from pymq.wire.bodies_rows import group_lag
 
 # Values of a group by their names in output, as far as operators change them.
@@ -34,20 +35,11 @@ SETTINGS = {
 Settings = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Where:
-    """The brokers that the operator names. Both empty: the brokers with the group, or all of them for a new group."""
-
-    clusters: Sequence[str]
-    brokers: Sequence[str]
-
-    @property
-    def is_open(self) -> bool:
-        return not (self.clusters or self.brokers)
-
-
 async def create(admin: Admin, name: str, where: Where, settings: Settings, *, dry_run: bool) -> list[dict[str, Any]]:
-    """Make the group on the chosen brokers. Raises RefusedError, before any change, when one of them has it."""
+    """Make the group on the chosen brokers; an open ``where`` means all.
+
+    Raises RefusedError, before any change, when one of them has it.
+    """
     check_group(name)
     chosen = await admin.cluster.select(where.clusters, where.brokers)
 

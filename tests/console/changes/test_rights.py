@@ -74,8 +74,6 @@ def test_what_one_may_not_read_is_neither_sent_nor_shown(secured: TestBroker, tm
 def test_a_stranger_changes_nothing(secured: TestBroker, tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await make_letters(secured)
-        for path in ("topics/orders/send", "dlq/billing/resend", "dlq/billing/purge"):
-            assert (await desk.send(path, token="x", body="x"))[0] == 400
         for path in ("dlq/billing/resend", "dlq/billing/purge"):
             head, _ = await desk.browser.get(path, {"token": await desk.form(path)})
             assert head.startswith(b"HTTP/1.1 303") and b"/login" in head

@@ -53,6 +53,15 @@ def test_a_topic_is_made_changed_and_deleted(broker: TestBroker, tmp_path: Path)
     with_desk(broker, tmp_path, work)
 
 
+def test_spaces_around_the_cluster_do_not_count(broker: TestBroker, tmp_path: Path) -> None:
+    async def work(desk: Desk) -> None:
+        for path, fields in (("new/topic", {"topic": "bills"}), ("new/group", {"group": "readers"})):
+            text, _, _ = await desk.plan(path, cluster=" DefaultCluster ", **fields)
+            assert "-c DefaultCluster" in text, path
+
+    with_desk(broker, tmp_path, work)
+
+
 def test_a_topic_that_someone_else_changes_is_a_conflict(broker: TestBroker, tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         broker.create_topic("orders", queue_count=4)

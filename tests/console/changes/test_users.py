@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from pymq.client import Admin, Credentials
-from pymq.operations.auth.users import Where, rules, users
+from pymq.operations.auth.users import rules, users
+from pymq.operations.where import Where
 from pymq.testing.broker import TestBroker
 from tests.console.changes.desk import Desk, with_desk
 from tests.console.secured import ADMINISTRATOR, USER, secured_broker

@@ -27,6 +27,35 @@ NAMES: Final = {
     "{user}": "reader",
 }
 PLACE: Final = "broker-a:0:0"
+# What a person fills into the form of each change.
+FIELDS: Final[dict[str, dict[str, str]]] = {
+    "auth/{user}/delete": {},
+    "auth/{user}/rule": {"resource": "*", "actions": "All"},
+    "auth/{user}/rule/delete": {"resource": "Topic:orders"},
+    "auth/{user}/update": {"type": "Super"},
+    "brokers/{broker}/{id}/drain": {"force": "on"},
+    "brokers/{broker}/{id}/promote": {},
+    "brokers/{broker}/{id}/settings": {"key": "maxTopics", "value": "7"},
+    "brokers/{broker}/{id}/undrain": {},
+    "dlq/{group}/purge": {},
+    "dlq/{group}/resend": {},
+    "groups/{group}/delete": {},
+    "groups/{group}/reset": {"value": "start"},
+    "groups/{group}/update": {"retry_max": "3"},
+    "messages/{topic}/{id}/consume": {"group": "readers", "member": "a@1"},
+    "messages/{topic}/{id}/send": {"topic": "orders", "body": "x"},
+    "namesrv/settings": {"key": "orderMessageEnable", "value": "true"},
+    "namesrv/values": {"namespace": "settings", "key": "color", "value": "blue"},
+    "new/group": {"group": "mine"},
+    "new/topic": {"topic": "mine"},
+    "new/user": {"user": "mine", "secret": "x", "type": "Super"},
+    "raft/{broker}/members": {"node": "n1"},
+    "raft/{broker}/transfer": {},
+    "topics/{topic}/delete": {},
+    "topics/{topic}/send": {"body": "x"},
+    "topics/{topic}/shrink": {"to": "1"},
+    "topics/{topic}/update": {"write_queues": "1"},
+}
 
 
 def address_of(route: str, **names: str) -> str:

@@ -20,19 +20,13 @@ from pymq.console.web.asgi import App
 from pymq.testing.broker import TestBroker
 from tests.console.asgi import Answer, asked
 from tests.console.changes.desk import Desk
-from tests.console.hostile.site import CONTEXT, PLACE, address_of
+from tests.console.hostile.site import CONTEXT, FIELDS, PLACE, address_of
 from tests.console.hostile.test_parameters import NUMBERS, TEXTS, read
 
 __all__ = ["read"]  # a fixture
 
 FORMS = [path for path in CHANGES if path.startswith(("messages/", "dlq/")) or path.endswith("/send")]
 LETTERS = "%DLQ%readers"
-# What makes a plan of each form; a form without it would be refused before the other fields are read.
-RIGHT = {
-    "topics/{topic}/send": {"body": "x"},
-    "messages/{topic}/{id}/send": {"topic": "orders", "body": "x"},
-    "messages/{topic}/{id}/consume": {"group": "readers", "member": "a@1"},
-}
 NEVER = {"NUL": "a%00b", "bad UTF-8": "%ff", "60 KB": "x" * 60_000}
 # What is no fault: the form is as large as that, and an empty field means that there is none.
 TAKEN = {("body", "60 KB"), ("count", "empty"), ("rate", "empty"), ("delay_level", "empty")}
@@ -106,7 +100,7 @@ def test_a_wrong_field_is_named(
 ) -> None:
     async def work() -> None:
         names = {"id": quote(PLACE, safe="")} if form.startswith("messages/") else {}
-        path, right = address_of(form, **names), RIGHT.get(form, {})
+        path, right = address_of(form, **names), FIELDS[form]
         before = await counts(broker)
         async with person(broker, tmp_path) as found:
             await found.open(path)

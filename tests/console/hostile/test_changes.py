@@ -13,43 +13,15 @@ import pytest
 from pymq.client import Admin, Credentials, Message, MessageQueue, Producer, PullConsumer
 from pymq.console.change_routes import CHANGES
 from pymq.model.tables import SubscriptionGroupConfig
-from pymq.operations.auth.users import Where, rules, users
+from pymq.operations.auth.users import rules, users
+from pymq.operations.where import Where
 from pymq.testing.broker import TestBroker
 from tests.console.changes.desk import Desk, with_desk
 from tests.console.hostile.liar import Liar, truth
 from tests.console.hostile.lies import LIES
-from tests.console.hostile.site import address_of
+from tests.console.hostile.site import FIELDS, address_of
 from tests.console.secured import ADMINISTRATOR, USER, secured_broker
 
-# What a person fills into each form.
-FIELDS: Final[dict[str, dict[str, str]]] = {
-    "auth/{user}/delete": {},
-    "auth/{user}/rule": {"resource": "*", "actions": "All"},
-    "auth/{user}/rule/delete": {"resource": "Topic:orders"},
-    "auth/{user}/update": {"type": "Super"},
-    "brokers/{broker}/{id}/drain": {"force": "on"},
-    "brokers/{broker}/{id}/promote": {},
-    "brokers/{broker}/{id}/settings": {"key": "maxTopics", "value": "7"},
-    "brokers/{broker}/{id}/undrain": {},
-    "dlq/{group}/purge": {},
-    "dlq/{group}/resend": {},
-    "groups/{group}/delete": {},
-    "groups/{group}/reset": {"value": "start"},
-    "groups/{group}/update": {"retry_max": "3"},
-    "messages/{topic}/{id}/consume": {"group": "readers", "member": "a@1"},
-    "messages/{topic}/{id}/send": {"topic": "orders"},
-    "namesrv/settings": {"key": "orderMessageEnable", "value": "true"},
-    "namesrv/values": {"namespace": "settings", "key": "color", "value": "blue"},
-    "new/group": {"group": "mine"},
-    "new/topic": {"topic": "mine"},
-    "new/user": {"user": "mine", "secret": "x", "type": "Super"},
-    "raft/{broker}/members": {"node": "n1"},
-    "raft/{broker}/transfer": {},
-    "topics/{topic}/delete": {},
-    "topics/{topic}/send": {"body": "x"},
-    "topics/{topic}/shrink": {"to": "1"},
-    "topics/{topic}/update": {"write_queues": "1"},
-}
 ALLOWED: Final = {"topics/{topic}/send", "messages/{topic}/{id}/send"}  # the user may send to this topic
 STATUSES: Final = {200, 400, 403, 404, 409, 422, 502, 504}
 LIES_TRIED: Final = ("announces 100 MB", "half a JSON", "nothing", "nulls", "negative numbers", "a refusal of 5 MB")

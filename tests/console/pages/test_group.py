@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pymq.console.pages.group import group
+from pymq.console.pages.page import Page
 from pymq.errors import NotFoundError, RefusedError
-from tests.console.pages.visits import FakeCluster, html_of, page_of
+from tests.console.pages.visits import FakeCluster, html_of, page_of, visit
 
 
 def about(**more: Any) -> dict[str, Any]:
@@ -133,3 +136,15 @@ def test_wrong_parameters_are_named(wrong: str) -> None:
 def test_a_group_that_read_nothing_asks_for_no_queues() -> None:
     cluster = cluster_of(progress=[])
     assert page_of(group, cluster, group="billing").data["queues"] == [] and cluster.asked == [("group", "billing")]
+
+
+def test_changes_of_a_group_are_links_where_they_are_allowed() -> None:
+    def links(*, allows_changes: bool) -> list[str]:
+        visited = replace(visit(FakeCluster({"group": about()}), group="billing"), allows_changes=allows_changes)
+        page = asyncio.run(group(visited))
+        assert isinstance(page, Page)
+        return [path for _, path in page.shown["links"]]
+
+    assert links(allows_changes=False) == ["dlq/billing"]
+    changes = ["groups/billing/reset", "dlq/billing/resend", "groups/billing/update", "groups/billing/delete"]
+    assert links(allows_changes=True) == ["dlq/billing", *changes]

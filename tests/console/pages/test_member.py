@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from typing import Any
 
-from pymq.console.pages.member import member
-from tests.console.pages.visits import FakeCluster, html_of, page_of
+from pymq.console.pages.member import LINKS_MAX, member
+from pymq.console.pages.page import Page
+from tests.console.pages.visits import FakeCluster, html_of, page_of, visit
 
 
 def about(**more: Any) -> dict[str, Any]:
@@ -68,3 +71,19 @@ def test_a_member_that_can_not_be_asked_shows_what_its_broker_knows() -> None:
     html = html_of(member, cluster, group="billing", client="c").text
     assert "10.0.0.9:50000" in html and "it did not answer in time" in html
     assert "It owns no queue" not in html and "Threads" not in html
+
+
+def links(silence: str = "", *, allows_changes: bool = True) -> list[tuple[str, str]] | None:
+    topics = ["%RETRY%billing", *(f"t/{number}" for number in range(LINKS_MAX + 1))]
+    subscriptions = [{"topic": topic, "expression": "*", "type": "TAG"} for topic in topics]
+    said = about(subscriptions=None if silence else subscriptions)
+    visited = visit(FakeCluster({"member": (said, silence)}), group="billing", client="c")
+    page = asyncio.run(member(replace(visited, allows_changes=allows_changes)))
+    assert isinstance(page, Page)
+    return page.shown.get("links")
+
+
+def test_a_member_leads_to_messages_that_it_may_handle() -> None:
+    found = links() or []
+    assert found[0] == ("Choose a message of t/0 that it handles", "messages?topic=t%2F0") and len(found) == LINKS_MAX
+    assert links(allows_changes=False) is None and links("it does not answer") is None
