@@ -13,7 +13,7 @@ from pymq.cli.common.serving_metrics import MetricsPortOption, metrics_place_of_
 from pymq.cli.common.shared_options import TimeoutOption
 from pymq.cli.declared import examples, new_app
 from pymq.cli.output import Column, OutputFormat, print_json, print_line, print_listing, print_note
-from pymq.cli.spark.options import silence_spark
+from pymq.cli.spark.options import prepare_spark
 from pymq.errors import UsageError
 from pymq.packages import pip_install
 
@@ -166,7 +166,7 @@ def _opened(file: PipelineFile) -> Iterator[Job]:
     except ModuleNotFoundError as error:
         raise UsageError(f"pipelines need {error.name}: {pip_install('spark')}") from error
 
-    silence_spark()
+    prepare_spark()
     with opened(file) as job:
         yield job
 

@@ -23,7 +23,7 @@ from pymq.cli.spark.options import (
     ConfOption,
     DriverMemoryOption,
     MasterOption,
-    silence_spark,
+    prepare_spark,
 )
 from pymq.cli.spark.store_place import (
     BrokerNameOption,
@@ -197,7 +197,7 @@ def spark_export(
     except ModuleNotFoundError as error:
         raise UsageError(f"spark-export needs {error.name}: {pip_install('spark')}") from error
 
-    silence_spark()
+    prepare_spark()
     from pymq.cli.spark.view import export_progress
 
     with export_progress(follows=follow) as progress:

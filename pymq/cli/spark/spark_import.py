@@ -20,7 +20,7 @@ from pymq.cli.spark.options import (
     ConfOption,
     DriverMemoryOption,
     MasterOption,
-    silence_spark,
+    prepare_spark,
 )
 from pymq.errors import UsageError
 from pymq.packages import pip_install
@@ -116,7 +116,7 @@ def spark_import(
         retry_budget_s=retry_for,
         dry_run=dry_run,
     )
-    silence_spark()
+    prepare_spark()
     from pymq.cli.spark.view import export_progress
 
     with export_progress(follows=False) as progress:

@@ -13,12 +13,12 @@ import typer
 
 from pymq.cli.common.options import DEFAULT_NAMESRV, NamesrvOption, credentials_reference, parse_pairs, split_addresses
 from pymq.cli.declared import examples, new_app
-from pymq.cli.output import Column, OutputFormat, print_line, print_listing, print_note
+from pymq.cli.output import Column, OutputFormat, print_line, print_listing, print_note, progress
 from pymq.cli.spark.options import (
     ConfOption,
     DriverMemoryOption,
     MasterOption,
-    silence_spark,
+    prepare_spark,
 )
 from pymq.cli.spark.store_place import (
     BrokerNameOption,
@@ -83,7 +83,11 @@ def spark_sql(
     driver_memory: DriverMemoryOption = DEFAULT_DRIVER_MEMORY,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
-    """Query topics with SQL. Only the columns and messages that the query needs are read. Needs the spark extra."""
+    """Query topics with SQL. Only the columns and messages that the query needs are read. Needs the spark extra.
+
+    The SQL is Spark's own, so every query starts Spark, which takes seconds. Without it: pymq tail -o jsonl, and
+    pymq spark-export, which writes small topics itself, for any reader of Parquet.
+    """
     if output is QueryOutput.parquet and target is None and not explain:
         raise UsageError("-o parquet needs a file: give --out FILE")
     if output is QueryOutput.table and target is not None:
@@ -105,7 +109,7 @@ def spark_sql(
         tuple(place_of(lake) for lake in lakes or ()),
         archive=str(expanded(archive)) if archive else "",
     )
-    silence_spark()
+    prepare_spark()
     settings = {"spark.driver.memory": driver_memory, **parse_pairs(conf or (), "--conf")}
     check_master(master)
     check_driver_memory(settings["spark.driver.memory"])
@@ -114,8 +118,10 @@ def spark_sql(
         with Query(spark, tables, query) as found:
             if explain:
                 show_plan(found)
-            else:
-                show_rows(found.run(), output, target)
+                return
+            with progress("querying", None):
+                rows = found.run()
+        show_rows(rows, output, target)
 
 
 def show_plan(query: Query) -> None:

@@ -18,8 +18,10 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +31,7 @@ from pymq.file_lock import try_lock_file
 from pymq.packages import pip_install
 from pymq.spark.session.error_texts import essence, text_of
 from pymq.spark.session.java import Java, find_java
+from pymq.spark.session.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,6 +104,7 @@ class _Gateway:
                 env=_jvm_environment(java, master, self._answer_path),
                 start_new_session=True,
             )
+        self._watchdog = Watchdog(self.process.pid)
 
     def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> tuple[int, str]:
         """Return (port, secret) of the started JVM. Raises SparkStartError with the end of its log.
@@ -133,6 +137,7 @@ class _Gateway:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        self._watchdog.close()
         shutil.rmtree(self.scratch, ignore_errors=True)
         self._lock.close()
 
@@ -162,11 +167,20 @@ def _remove_old_scratch() -> None:
                 shutil.rmtree(path.parent, ignore_errors=True)
 
 
+def _say_nothing(_: str) -> None: ...
+
+
 class _Current:
     """The only JVM of this process: PySpark supports only one."""
 
     gateway: _Gateway | None = None
     users = 0
+    announce: Callable[[str], None] = staticmethod(_say_nothing)
+
+
+def announce_starts(announce: Callable[[str], None]) -> None:
+    """Call ``announce(text)`` before a JVM is started, which takes seconds."""
+    _Current.announce = staticmethod(announce)
 
 
 # Two archives of a pipeline begin and end at once.
@@ -188,6 +202,12 @@ def session(
 
 
 def _joined_or_new(master: str, conf: Mapping[str, str], java: Java | None) -> SparkSession:
+    loaded = sys.modules.get("pyspark")
+    if loaded is None or loaded.SparkContext._active_spark_context is None:
+        java = java or find_java()
+        _Current.announce(
+            f"starting Spark {version('pyspark')} with {java}"
+        )  # before its import, which takes long, too
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -386,11 +406,10 @@ def _jvm_environment(java: Java, master: str, answer_path: Path) -> dict[str, st
 
 
 def _spark_home() -> Path:
-    try:
-        import pyspark
-    except ImportError as error:
-        raise UsageError(f"Spark is not installed: {pip_install('spark')}") from error
-    return Path(pyspark.__file__).resolve().parent
+    found = find_spec("pyspark")
+    if found is None or found.origin is None:
+        raise UsageError(f"Spark is not installed: {pip_install('spark')}")
+    return Path(found.origin).resolve().parent
 
 
 def _register(spark: SparkSession) -> None:
