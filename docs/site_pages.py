@@ -29,6 +29,7 @@ OUTSIDE = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "vulnerabilities.md",
+    "examples/README.md": "examples.md",
     "plugins/README.md": "plugins.md",
 }
 SOURCES = {page: source for source, page in OUTSIDE.items()}
