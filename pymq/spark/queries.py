@@ -50,6 +50,8 @@ class Tables:
     on_data_loss: DataLoss = "fail"
     archive: str = ""
     """A lake with the older messages of the topics, see :mod:`pymq.spark.lake.history`."""
+    registry: str = ""
+    """The URL of the schema registry for the column ``bodyJson``."""
 
 
 class TableUse(NamedTuple):
@@ -232,6 +234,8 @@ class Query:
         options["onDataLoss"] = tables.on_data_loss
         if tables.archive:
             options["archive"] = tables.archive
+        if tables.registry:
+            options["registry"] = tables.registry
         if tables.place is not None:
             options |= tables.place.options()
         else:

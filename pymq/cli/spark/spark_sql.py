@@ -78,6 +78,10 @@ def spark_sql(
     commit_log: CommitLogOption = None,
     broker_name: BrokerNameOption = None,
     while_running: WhileRunningOption = False,
+    registry: Annotated[
+        str | None,
+        typer.Option("--registry", metavar="URL", help="Schema registry for the column bodyJson."),
+    ] = None,
     master: MasterOption = DEFAULT_MASTER,
     conf: ConfOption = None,
     driver_memory: DriverMemoryOption = DEFAULT_DRIVER_MEMORY,
@@ -108,6 +112,7 @@ def spark_sql(
         place,
         tuple(place_of(lake) for lake in lakes or ()),
         archive=str(expanded(archive)) if archive else "",
+        registry=registry or "",
     )
     prepare_spark()
     settings = {"spark.driver.memory": driver_memory, **parse_pairs(conf or (), "--conf")}

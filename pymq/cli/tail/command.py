@@ -47,6 +47,7 @@ class TailCommand(TyperCommand):
         "pymq tail orders --where 'price >= 5' --fields id,user.name",
         "pymq tail orders --format '%d %t %k %[user.name]'",
         "pymq tail events --decode gzip,avro --schema event.avsc",
+        "pymq tail events --decode registry --registry http://127.0.0.1:8081",
         "pymq tail orders --sql \"amount > 100 AND country IN ('DE', 'FR')\"",
         "pymq tail orders --filter 'jsonpath:$.items[?@.price > 5]'",
         "pymq tail orders --filter regex --expr 'total.: 9' --via filter-server",
@@ -133,7 +134,7 @@ def tail(
     decode: Annotated[
         str | None,
         typer.Option(
-            "--decode", metavar="STEPS", help="Show bodies as text: auto, gzip, lz4, zstd, msgpack, avro, protobuf, …"
+            "--decode", metavar="STEPS", help="Show bodies as text: auto, gzip, zstd, avro, protobuf, registry, …"
         ),
     ] = None,
     schema: Annotated[Path | None, typer.Option("--schema", metavar="FILE", help="Avro's schema (.avsc).")] = None,
@@ -142,6 +143,10 @@ def tail(
     ] = None,
     type_name: Annotated[
         str | None, typer.Option("--message", metavar="TYPE", help="Protobuf's message type: shop.Order.")
+    ] = None,
+    registry: Annotated[
+        str | None,
+        typer.Option("--registry", metavar="URL", help="Schemas of a registry, Confluent's or Apicurio's API."),
     ] = None,
     archive: Annotated[
         str | None, typer.Option("--archive", metavar="DIR", help="Output of spark-export: older messages.")
@@ -168,7 +173,7 @@ def tail(
     from pymq.operations.message.fields import Condition
     from pymq.operations.message.selection import MessageSelection
 
-    read = body_reader(parse_decoding(decode, schema, descriptor, type_name), output, inflate_ratio)
+    read = body_reader(parse_decoding(decode, schema, descriptor, type_name, registry), output, inflate_ratio)
     conditions = [Condition(text) for text in where or ()]
     options = TailOptions(
         topics=list(dict.fromkeys(topics or [])),

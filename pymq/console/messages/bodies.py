@@ -124,7 +124,7 @@ def _unpacked(content: Content) -> Content:
     if kind is None or not content.is_whole:
         return content
     try:
-        raw = BodyDecoder(Decoding((AUTO,)), 0, INFLATED_BYTES_MAX).decode(content.raw)
+        raw = BodyDecoder(Decoding((AUTO,)), 0, INFLATED_BYTES_MAX).decode("", content.raw)
     except PymqError as error:
         return Content(content.raw, [*content.notes, f"it begins like {kind}, but: {error}"])
     return Content(raw, [*content.notes, f"it was unpacked from {kind}, which its producer put on it"])

@@ -6,11 +6,10 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import msgspec
-
-from pymq.client.codecs import AvroCodec, CodecError, JsonCodec, MsgpackCodec, ProtobufCodec
+from pymq.client.codecs import AvroCodec, JsonCodec, MsgpackCodec, ProtobufCodec
+from pymq.client.registered_bodies import RegisteredBodies, as_json
+from pymq.client.schema_registry import SchemaRegistry
 from pymq.errors import PymqError, UsageError
 from pymq.model import sysflag
 from pymq.model.compression import (
@@ -29,7 +28,8 @@ from pymq.packages import pip_install
 # What each compression's output begins with (RFC 1952, LZ4 frame format, RFC 8878).
 MAGIC = {"gzip": b"\x1f\x8b\x08", "lz4": b"\x04\x22\x4d\x18", "zstd": b"\x28\xb5\x2f\xfd"}
 LAYERS = ("gzip", "zlib", "lz4", "zstd")
-FORMATS = ("text", "json", "msgpack", "avro", "protobuf")
+REGISTRY = "registry"
+FORMATS = ("text", "json", "msgpack", "avro", "protobuf", REGISTRY)
 AUTO = "auto"
 _GZIP_WBITS = 31
 AVRO_FILE_MAGIC = b"Obj\x01"
@@ -39,15 +39,25 @@ _AVRO_SINGLE_HEAD_BYTES = 10  # the magic and the schema's fingerprint
 
 @dataclass(frozen=True)
 class Decoding:
-    """What ``--decode`` and its companions say. ``steps``: compressions from the outside in, then perhaps a format."""
+    """What ``--decode`` and its companions say. ``steps``: compressions from the outside in, then perhaps a format.
+
+    ``registry``: the URL of a schema registry.
+    """
 
     steps: tuple[str, ...] = ()
     schema: Path | None = None
     descriptor: Path | None = None
     type_name: str | None = None
+    registry: str | None = None
 
 
-def parse_decoding(text: str | None, schema: Path | None, descriptor: Path | None, type_name: str | None) -> Decoding:
+def parse_decoding(
+    text: str | None,
+    schema: Path | None = None,
+    descriptor: Path | None = None,
+    type_name: str | None = None,
+    registry: str | None = None,
+) -> Decoding:
     """Return the decoding that the options choose; without them none. Raises UsageError."""
     steps = tuple(part.strip().lower() for part in (text or "").split(",") if part.strip())
     for at, step in enumerate(steps):
@@ -62,7 +72,9 @@ def parse_decoding(text: str | None, schema: Path | None, descriptor: Path | Non
         (descriptor is None) != (type_name is None)
     ):
         raise UsageError("--decode protobuf, --descriptor FILE and --message TYPE belong together: give all of them")
-    return Decoding(steps, schema, descriptor, type_name)
+    if (registry is not None) != (wanted == REGISTRY):
+        raise UsageError("--decode registry and --registry URL belong together: give both")
+    return Decoding(steps, schema, descriptor, type_name, registry)
 
 
 class BodyDecoder:
@@ -80,15 +92,15 @@ class BodyDecoder:
         self._ratio_max = ratio_max
         self._left_bytes = free_bytes
 
-    def decode(self, body: bytes) -> bytes:
-        """Return the body without its layers, and in a binary format as JSON. Raises PymqError."""
+    def decode(self, topic: str, body: bytes) -> bytes:
+        """Return a body of ``topic`` without its layers, and in a binary format as JSON. Raises PymqError."""
         for step in self._steps:
             if step == AUTO:
                 kind = next((name for name, magic in MAGIC.items() if body.startswith(magic)), None)
                 body = self._inflate(body, kind) if kind is not None else body
             else:
                 body = self._inflate(body, step)
-        return self._format(body) if self._format is not None else body
+        return self._format(topic, body) if self._format is not None else body
 
     def _inflate(self, body: bytes, kind: str) -> bytes:
         self._left_bytes += len(body) * self._ratio_max
@@ -111,7 +123,7 @@ def decoding_reader(decoder: BodyDecoder, read: ReadBody, note: Callable[[str], 
         nonlocal is_noted
         body = read(message)
         try:
-            return decoder.decode(body)
+            return decoder.decode(message.topic, body)
         except PymqError as error:
             if not is_noted:
                 is_noted = True
@@ -138,12 +150,20 @@ def _inflate(body: bytes, kind: str, size_max_bytes: int) -> bytes:
     return inflated
 
 
-def _format(decoding: Decoding) -> Callable[[bytes], bytes] | None:
+def _format(decoding: Decoding) -> Callable[[str, bytes], bytes] | None:
+    if decoding.registry is not None:
+        bodies = RegisteredBodies(SchemaRegistry(decoding.registry))
+        return lambda topic, body: as_json(bodies.decode(topic, body))
+    decode = _topicless(decoding)
+    return None if decode is None else lambda _, body: decode(body)
+
+
+def _topicless(decoding: Decoding) -> Callable[[bytes], bytes] | None:
     kind = decoding.steps[-1] if decoding.steps else ""
     if kind == "json":
-        return lambda body: _json(JsonCodec().decode(body))
+        return lambda body: as_json(JsonCodec().decode(body))
     if kind == "msgpack":
-        return lambda body: _json(MsgpackCodec().decode(body))
+        return lambda body: as_json(MsgpackCodec().decode(body))
     if kind == "avro":
         assert decoding.schema is not None
         return _avro(AvroCodec(_read(decoding.schema)))
@@ -153,21 +173,13 @@ def _format(decoding: Decoding) -> Callable[[bytes], bytes] | None:
     return None
 
 
-def _json(value: Any) -> bytes:
-    """Return a value as JSON; bytes become base64, what JSON has no word for its text."""
-    try:
-        return msgspec.json.encode(value, enc_hook=str)
-    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
-        raise CodecError(f"the body can't be shown as JSON: {error}") from error
-
-
 def _avro(codec: AvroCodec) -> Callable[[bytes], bytes]:
     def decode(body: bytes) -> bytes:
         if body.startswith(AVRO_FILE_MAGIC):
-            return _json(codec.decode_file(body))
+            return as_json(codec.decode_file(body))
         if body.startswith(_AVRO_SINGLE_MAGIC):
             body = body[_AVRO_SINGLE_HEAD_BYTES:]
-        return _json(codec.decode(body))
+        return as_json(codec.decode(body))
 
     return decode
 

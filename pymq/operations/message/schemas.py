@@ -39,7 +39,7 @@ class Schemas:
         decoder = self._decoders.get(topic)
         if decoder is None:
             decoder = self._decoders[topic] = BodyDecoder(self._decodings[topic])
-        return decoder.decode(body)
+        return decoder.decode(topic, body)
 
 
 def _files(folder: Path | None) -> list[Path]:

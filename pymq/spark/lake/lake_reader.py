@@ -34,6 +34,7 @@ _MADE_OF = {
     "topic": (),
     "rowId": (),
     "bodyText": ("body",),
+    "bodyJson": ("body",),
     "key": ("keys",),
     "value": ("body",),
     "partition": (),
@@ -70,7 +71,7 @@ class LakeReader:
         self._sql = None if selection.sql is None else compile_sql(selection.sql)
         self._names = check_columns(settings.columns)
         self._read_names = self._needed(Lake(self._root).columns)
-        self._texts = BodyDecoder("", fails=settings.body_errors == "fail")
+        self._texts = BodyDecoder("", fails=settings.body_errors == "fail", registry=settings.registry)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows in order of their offsets. Raises DataLossError for missing rows, unless they are reported."""
@@ -206,6 +207,9 @@ class LakeReader:
             return self._row_ids(rows)
         if name == "bodyText":
             return self._texts.text(rows.column("body").cast(pa.binary()), lambda: self._row_ids(rows))
+        if name == "bodyJson":
+            topics = pa.repeat(pa.scalar(self._part.topic), rows.num_rows)
+            return self._texts.by_registry(topics, rows.column("body").cast(pa.binary()), lambda: self._row_ids(rows))
         return rows.column(name)
 
     def _row_ids(self, rows: pa.RecordBatch) -> pa.Array:

@@ -89,6 +89,8 @@ class ReadSettings:
     body_errors: BodyErrors = "replace"
     body_form: str = ""
     """What the column ``body`` holds instead of bytes, see :mod:`pymq.spark.records.bodies`."""
+    registry: str = ""
+    """The URL of the schema registry for the column ``bodyJson``."""
     retry_budget_s: float = RETRY_BUDGET_S
     """Seconds without progress, because no broker answers or all are busy, before the read of a range fails."""
     inflation_ratio_max: int = INFLATION_RATIO_MAX

@@ -102,6 +102,7 @@ class RangeReader:
             inflation_ratio_max=settings.inflation_ratio_max,
             body_errors=settings.body_errors,
             body_form=settings.body_form,
+            registry=settings.registry,
         )
         self._window = PullWindow(
             part.from_offset, part.to_offset, count_max=settings.pull_count_max, depth=settings.pull_depth

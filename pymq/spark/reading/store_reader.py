@@ -49,7 +49,7 @@ READ_SIZE_MAX_BYTES = 4 << 20
 UNITS_AT_ONCE = 64 * 1024
 log = logging.getLogger(__name__)
 
-_BODY_COLUMNS = frozenset(("body", "bodyText", "value"))
+_BODY_COLUMNS = frozenset(("body", "bodyText", "bodyJson", "value"))
 _LOGICAL_QUEUE_PREFIX = "%LMQ%"
 
 
@@ -90,6 +90,7 @@ class StoreReader:
             inflation_ratio_max=settings.inflation_ratio_max,
             body_errors=settings.body_errors,
             body_form=settings.body_form,
+            registry=settings.registry,
         )
 
     @property

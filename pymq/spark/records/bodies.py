@@ -12,6 +12,9 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 import pyarrow as pa
 
+from pymq.client.codecs import CodecError
+from pymq.client.registered_bodies import RegisteredBodies, as_json
+from pymq.client.schema_registry import MissingSchemaError, SchemaRegistry
 from pymq.errors import UsageError
 
 UTF8 = "utf8"
@@ -105,11 +108,15 @@ class JsonBodies:
 
 
 class BodyDecoder:
-    """Gives bodies a form. One that doesn't fit raises UsageError with ``fails``, else it has U+FFFD or is null."""
+    """Gives bodies a form. One that doesn't fit raises UsageError with ``fails``, else it has U+FFFD or is null.
 
-    def __init__(self, form: str, *, fails: bool) -> None:
+    ``registry``: the URL of the registry whose schemas bodies have; empty for none.
+    """
+
+    def __init__(self, form: str, *, fails: bool, registry: str = "") -> None:
         self._form = form
         self._fails = fails
+        self._registered = RegisteredBodies(SchemaRegistry(registry)) if registry else None
         self._json = JsonBodies(form) if form.startswith(_JSON_PREFIX) else None
 
     def formed(self, bodies: pa.BinaryArray, row_ids: Callable[[], pa.Array]) -> pa.Array:
@@ -124,6 +131,27 @@ class BodyDecoder:
                 "accept null for such bodies with body errors replace"
             )
         return structs
+
+    def by_registry(self, topics: pa.Array, bodies: pa.BinaryArray, row_ids: Callable[[], pa.Array]) -> pa.StringArray:
+        """Return bodies as JSON text, by the registry's schemas.
+
+        Raises RegistryError when the registry doesn't answer: what it would say is not known.
+        """
+        if self._registered is None:
+            raise UsageError("the column bodyJson needs the option registry: the URL of a schema registry")
+        found: list[str | None] = []
+        for row, (topic, body) in enumerate(zip(topics.to_pylist(), bodies.to_pylist(), strict=True)):
+            try:
+                found.append(as_json(self._registered.decode(topic, body)).decode())
+            except (CodecError, MissingSchemaError) as error:
+                if self._fails:
+                    raise UsageError(
+                        f"the body of {row_ids()[row].as_py()} can't be read ({error}): accept null for such bodies "
+                        "with "
+                        "body errors replace"
+                    ) from error
+                found.append(None)
+        return pa.array(found, pa.string())
 
     def text(self, bodies: pa.BinaryArray, row_ids: Callable[[], pa.Array]) -> pa.StringArray:
         """Return bodies as text. Bytes that are not UTF-8 become U+FFFD, or raise UsageError."""

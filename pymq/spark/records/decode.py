@@ -62,17 +62,19 @@ class Decoder:
         inflation_ratio_max: int = INFLATION_RATIO_MAX,
         body_errors: BodyErrors = "replace",
         body_form: str = "",
+        registry: str = "",
     ) -> None:
         """``body_errors``: whether a body that is not UTF-8 fails the column ``bodyText`` or comes with U+FFFD.
 
-        It says the same of ``body`` in the form of text; in the form of JSON other bodies fail, or are null.
+        It says the same of ``body`` in the form of text; in the form of JSON, and in the column ``bodyJson`` by the
+        schemas of ``registry``, other bodies fail, or are null.
         """
         self.columns = check_columns(columns)
         self.schema = arrow_schema(self.columns)
         if body_form and "body" in self.columns:
             at = self.columns.index("body")
             self.schema = self.schema.set(at, pa.field("body", arrow_type(body_form)))
-        self._body_decoder = BodyDecoder(body_form, fails=body_errors == "fail")
+        self._body_decoder = BodyDecoder(body_form, fails=body_errors == "fail", registry=registry)
         self._broker_name = broker_name
         self._inflation = InflationBudget(inflation_ratio_max)
 
@@ -269,6 +271,7 @@ _BUILDERS: dict[str, Callable[[_Columns], pa.Array]] = {
     "bornHost": _Columns.born_host,
     "sysFlag": _Columns.sys_flag,
     "bodyText": _Columns.body_text,
+    "bodyJson": lambda c: c._body_decoder.by_registry(c.topic(), c.body(), c.row_id),
     "physicalOffset": lambda c: c.fixed_int64(PHYSICAL_OFFSET_AT),
     "flag": lambda c: c.fixed_int32(FLAG_AT),
     "rowId": _Columns.row_id,

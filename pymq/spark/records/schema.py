@@ -37,6 +37,8 @@ KAFKA_COLUMNS = (
     RowColumn("headers", _HEADERS, "array<struct<key:string,value:binary>>", usual=False),
 )
 
+OF_REGISTRY = "bodyJson"  # needs a schema registry
+
 # Columns that rocketmq-spark has use its names, so that its queries work.
 COLUMNS = (
     RowColumn("topic", pa.string(), "string"),
@@ -55,6 +57,7 @@ COLUMNS = (
     RowColumn("sysFlag", pa.int32(), "int"),
     RowColumn("rowId", pa.string(), "string", usual=False),
     RowColumn("bodyText", pa.string(), "string", usual=False),
+    RowColumn(OF_REGISTRY, pa.string(), "string", usual=False),
     RowColumn("physicalOffset", pa.int64(), "bigint", usual=False),
     RowColumn("flag", pa.int32(), "int", usual=False),
     *KAFKA_COLUMNS,

@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from pymq.client.schema_registry import SchemaRegistry
 from pymq.errors import UsageError
 from pymq.model.compression import INFLATION_RATIO_MAX
 from pymq.spark.named_options import NamedOptions
@@ -21,7 +22,7 @@ from pymq.spark.planning.selection import Selection
 from pymq.spark.planning.store_place import StorePlace
 from pymq.spark.planning.topics import TopicChoice, parse_assigned, parse_pattern
 from pymq.spark.reading.unrepeated import DUPLICATE_WINDOW_ROWS
-from pymq.spark.records.schema import check_columns
+from pymq.spark.records.schema import OF_REGISTRY, check_columns
 from pymq.spark.settings import BODY_ERROR_MODES, DATA_LOSS_MODES, RETRY_BUDGET_S, DataLoss
 from pymq.units import parse_duration_ms, parse_time_ms
 
@@ -68,6 +69,7 @@ OPTIONS = (
     SourceOption("onDataLoss"),
     SourceOption("failOnDataLoss"),
     SourceOption("bodyErrors"),
+    SourceOption("registry"),
     SourceOption("dropDuplicates"),
     SourceOption("retryBudgetSeconds"),
     SourceOption("inflateRatio"),
@@ -197,12 +199,21 @@ class SourceOptions(NamedOptions):
             group=self.text("group", DEFAULT_GROUP),
             on_data_loss=self._on_data_loss(),
             body_errors=self._choice("bodyErrors", BODY_ERROR_MODES, "replace"),
+            registry=self._registry(columns),
             retry_budget_s=self._parsed("retryBudgetSeconds", RETRY_BUDGET_S, float, "seconds, such as 60"),
             inflation_ratio_max=self.number("inflateRatio", INFLATION_RATIO_MAX),
             duplicate_window_rows=self._duplicate_window_rows(),
             store=self.store(),
             archive=self.archive(),
         )
+
+    def _registry(self, columns: tuple[str, ...]) -> str:
+        url = self.text("registry", "")
+        if url:
+            SchemaRegistry(url)
+        elif OF_REGISTRY in columns:
+            raise UsageError(f"the column {OF_REGISTRY} needs the option registry: the URL of a schema registry")
+        return url
 
     def partition_sizes(self) -> PartitionSizes:
         """Return how a query's ranges are split."""

@@ -20,6 +20,7 @@ from pymq.errors import EXIT_NOT_FOUND, EXIT_OK, EXIT_REFUSED, EXIT_USAGE
 from pymq.testing.standalone import StandaloneProcess
 from tests.cli.conftest import Pymq
 from tests.cli.test_send_tail import lines, make, wait_until
+from tests.client.registries import ORDER_AVRO, Registry, framed
 
 DOCS = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
 
@@ -191,8 +192,8 @@ def test_packed_bodies_are_shown_as_text(pymq: Pymq, tmp_path: Path) -> None:
 
 
 def test_avro_and_protobuf_bodies(pymq: Pymq, tmp_path: Path) -> None:
-    pytest.importorskip("fastavro", reason="NOT TESTED: pip install 'pymq-toolkit[avro]'")
-    pytest.importorskip("google.protobuf", reason="NOT TESTED: pip install 'pymq-toolkit[protobuf]'")
+    pytest.importorskip("fastavro", reason="NOT TESTED: the extra avro is not installed")
+    pytest.importorskip("google.protobuf", reason="NOT TESTED: the extra protobuf is not installed")
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     from pymq.client.codecs import AvroCodec
@@ -218,6 +219,27 @@ def test_avro_and_protobuf_bodies(pymq: Pymq, tmp_path: Path) -> None:
     assert raw(pymq, topic, "-1", *arguments, "shop.Order") == ['{"item_name": "tea"}']
     outcome = pymq("tail", topic, "-F", *arguments, "Oder")
     assert outcome.code == EXIT_USAGE and "shop.Order" in outcome.err
+
+
+def test_bodies_of_a_registry(pymq: Pymq, tmp_path: Path) -> None:
+    pytest.importorskip("fastavro", reason="NOT TESTED: the extra registry is not installed")
+    from pymq.client.codecs import AvroCodec
+
+    topic = make(pymq, "tf_registry")
+    order = AvroCodec(ORDER_AVRO).encode({"id": 17, "total": 2})
+    for at, body in enumerate((framed(7, order), order, framed(99, order))):
+        (tmp_path / str(at)).write_bytes(body)
+        assert pymq("send", topic, f"@{tmp_path / str(at)}").code == EXIT_OK
+    with Registry() as served:
+        served.put(7, "AVRO", ORDER_AVRO, f"{topic}-value")
+        decode = ("--decode", "registry", "--registry", served.url)
+        done = pymq("tail", topic, "-F", "--from", "start", "-o", "raw", *decode)
+        assert done.out.splitlines()[:2] == ['{"id":17,"total":2.0}'] * 2
+        assert "the schema with the id 99: " in done.err and "Schema not found" in done.err
+    gone = pymq("tail", topic, "-F", "-1", *decode)
+    assert gone.code == EXIT_OK and "does not answer" in gone.err, "bodies are shown as they are, and why"
+    for arguments in (decode[:2], decode[2:], (*decode[:3], "host:8081")):
+        assert pymq("tail", topic, *arguments).code == EXIT_USAGE
 
 
 # Sending

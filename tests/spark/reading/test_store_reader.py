@@ -37,7 +37,7 @@ from pymq.spark.reading import store_reader
 from pymq.spark.reading.store_reader import StoreReader
 from pymq.spark.records.layout import Positions
 from pymq.spark.records.read_buffer import ReadBuffer
-from pymq.spark.records.schema import BY_NAME
+from pymq.spark.records.schema import BY_NAME, OF_REGISTRY
 from pymq.store.disk.fs import RealFiles
 from tests.offline.support import (
     GOLDEN_NAMES,
@@ -57,7 +57,7 @@ from tests.store.support import BORN, die, make_store
 from tests.store.test_batch_model import BATCHES, stage_batch, write_topics
 
 Key = tuple[str, int, int]
-EVERY_COLUMN = tuple(BY_NAME)
+EVERY_COLUMN = tuple(name for name in BY_NAME if name != OF_REGISTRY)
 
 
 def plan(

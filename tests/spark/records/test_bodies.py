@@ -10,10 +10,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from pymq.client.codecs import AvroCodec
+from pymq.client.schema_registry import RegistryError
 from pymq.errors import UsageError
 from pymq.spark.export.options import ExportOptions
 from pymq.spark.records.bodies import JsonBodies, arrow_type, inferred, json_form, parse_schema
 from pymq.spark.records.decode import Decoder
+from tests.client.registries import ORDER_AVRO, Registry, framed
 from tests.spark.record_bytes import record
 
 SCHEMA = "name string, paid boolean, count int, total bigint, amount double, rest json"
@@ -118,3 +121,27 @@ def test_wrong_bodies_fail_with_their_place_or_are_null() -> None:
 def test_options_that_exclude_each_other(fields: dict[str, Any], text: str) -> None:
     with pytest.raises(UsageError, match=text):
         ExportOptions(dry_run=True, **fields).check()
+
+
+def test_bodies_by_a_registry_are_json_or_null_or_fail() -> None:
+    pytest.importorskip("fastavro", reason="NOT TESTED: the extra registry is not installed")
+    order = AvroCodec(ORDER_AVRO).encode({"id": 7, "total": 9.5})
+    bodies = (framed(7, order), order, framed(7, b""), framed(99, b""))
+    chunk = b"".join(record(number, body) for number, body in enumerate(bodies))
+    with Registry() as served:
+        served.put(7, "AVRO", ORDER_AVRO, "T-value")
+        (batch,) = Decoder("b", ("bodyJson",), registry=served.url).decode(chunk)
+        text = '{"id":7,"total":9.5}'
+        assert batch.column("bodyJson").to_pylist() == [text, text, None, None]
+        with pytest.raises(UsageError, match=r"the body of T/b/0@2 can't be read \(schema 7: "):
+            list(Decoder("b", ("bodyJson",), body_errors="fail", registry=served.url).decode(chunk))
+        with pytest.raises(UsageError, match=r"T/b/0@0 can't be read \(the schema with the id 99: .*Schema not found"):
+            list(Decoder("b", ("bodyJson",), body_errors="fail", registry=served.url).decode(record(0, bodies[3])))
+        served.raw = 503, b"busy"
+        with pytest.raises(RegistryError, match="status 503"):
+            list(Decoder("b", ("bodyJson",), registry=served.url).decode(chunk))
+
+
+def test_without_a_registry_the_column_says_what_it_needs() -> None:
+    with pytest.raises(UsageError, match="bodyJson needs the option registry"):
+        list(Decoder("b", ("bodyJson",)).decode(record(0)))

@@ -20,11 +20,11 @@ from pymq.spark.records import decode as decode_module
 from pymq.spark.records.decode import Decoder
 from pymq.spark.records.layout import find_starts
 from pymq.spark.records.property_columns import parse_mixed, parse_properties, parse_uniform
-from pymq.spark.records.schema import COLUMNS, USUAL
+from pymq.spark.records.schema import COLUMNS, OF_REGISTRY, USUAL
 from tests.spark.plain_rows import decode_plain
 from tests.spark.record_bytes import property_strings, record, records
 
-ALL = (*(column.name for column in COLUMNS), "property_a", "property_TAGS")
+ALL = (*(column.name for column in COLUMNS if column.name != OF_REGISTRY), "property_a", "property_TAGS")
 
 
 def rows_of(batches: Any) -> list[dict]:

@@ -89,6 +89,7 @@ def test_unknown_options_name_what_to_write(options: dict[str, str], expected: s
         ({"onDataLoss": "fail", "failOnDataLoss": "true"}, "exclude each other"),
         ({"subscribePattern": "a", "topics": "b"}, "exclude each other"),
         ({"startingOffsets": "latest", "startingTimestamp": "5"}, "exclude each other"),
+        ({"registry": "host:8081"}, "'host:8081' is no registry: write http://host:8081"),
         ({"retryBudgetSeconds": "-1"}, "retryBudgetSeconds is '-1'"),
         ({"retryBudgetSeconds": "inf"}, "retryBudgetSeconds is 'inf'"),
         ({"maxTriggerDelay": "soon"}, "not a duration"),
