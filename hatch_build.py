@@ -1,14 +1,17 @@
 """A build hook of hatchling (pyproject.toml): puts what ``pymq docs`` and ``pymq conf`` show into wheels.
 
-Pictures stay out: a terminal shows none.
+Pictures stay out: a terminal shows none. Once PyMQ is on a package index (``scripts/published``), a wheel leaves out the
+files of pymq-client, on which it then depends.
 """
 
+import sys
 from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 TARGET = "pymq/_shipped"
+CLIENT = "pymq-client=="
 TOP_PAGES = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "SECURITY.md")
 
 
@@ -25,3 +28,16 @@ class ShippedFiles(BuildHookInterface[Any]):
         places = {path: f"docs/{path.name}" for path in pages}
         places |= {path: path.relative_to(root).as_posix() for path in examples}
         build_data["force_include"].update({str(path): f"{TARGET}/{place}" for path, place in places.items()})
+        if any(each.startswith(CLIENT) for each in self.metadata.core.dependencies):
+            excluded = self.build_config.target_config.setdefault("exclude", [])
+            excluded += [f"/{file}" for file in _client_files(root)]
+
+
+def _client_files(root: Path) -> list[str]:
+    folder = str(root / "client")
+    sys.path.insert(0, folder)
+    try:
+        from closure import client_files  # noqa: PLC0415 - it is in a folder that is no package
+    finally:
+        sys.path.remove(folder)
+    return client_files(root)

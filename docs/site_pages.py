@@ -29,6 +29,7 @@ OUTSIDE = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "vulnerabilities.md",
+    "client/README.md": "client-package.md",
     "examples/README.md": "examples.md",
     "plugins/README.md": "plugins.md",
 }

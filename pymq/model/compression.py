@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 
-from pymq.errors import PymqError
+from pymq.errors import PymqError, UsageError
 from pymq.model import sysflag
 
 INFLATED_SIZE_MAX_BYTES = 64 * 1024 * 1024
@@ -35,13 +35,16 @@ def compress_body(body: bytes, kind: str = "zlib", level: int = 5) -> tuple[byte
     flags = sysflag.COMPRESSED | NAMES[kind]
     if kind == "zlib":
         return zlib.compress(body, level), flags
-    if kind == "lz4":
-        import lz4.frame  # noqa: PLC0415 - few bodies need it
+    try:
+        if kind == "lz4":
+            import lz4.frame  # noqa: PLC0415 - few bodies need it
 
-        return lz4.frame.compress(body), flags
-    import zstandard  # noqa: PLC0415 - few bodies need it
+            return lz4.frame.compress(body), flags
+        import zstandard  # noqa: PLC0415 - few bodies need it
 
-    return zstandard.ZstdCompressor(level=level).compress(body), flags
+        return zstandard.ZstdCompressor(level=level).compress(body), flags
+    except ModuleNotFoundError as error:
+        raise UsageError(f"compressing with {kind} needs the package {error.name}: install it, or take zlib") from error
 
 
 def decompress_body(body: bytes, sys_flag: int, size_max_bytes: int = INFLATED_SIZE_MAX_BYTES) -> bytes:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import sys
 import zlib
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pymq.errors import UsageError
 from pymq.model import compression, sysflag
 from pymq.model.compression import InflateError, compress_body, decompress_body, inflated_begin
 
@@ -148,3 +150,13 @@ def test_a_damage_behind_the_begin_does_not_matter_and_one_in_it_does(kind: str)
     assert inflated_begin(compressed[:-10], flags, 100) == body[:100]
     with pytest.raises(InflateError, match="can't be inflated"):
         inflated_begin(b"\xff" * 100, flags, 100)
+
+
+@pytest.mark.parametrize(("kind", "package"), [("lz4", "lz4"), ("zstd", "zstandard")])
+def test_a_compression_whose_package_is_missing_is_named(
+    monkeypatch: pytest.MonkeyPatch, kind: str, package: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.setitem(sys.modules, f"{package}.frame", None)
+    with pytest.raises(UsageError, match=f"compressing with {kind} needs the package {package}"):
+        compress_body(b"body", kind)

@@ -36,7 +36,15 @@ def checkout(tmp_path: Path) -> Path:
     """Make a git checkout with the files that the script reads, ready for a release."""
     (tmp_path / "scripts").mkdir()
     (tmp_path / "pymq").mkdir()
-    for name in ("scripts/release", "scripts/published", "pyproject.toml", "pymq/__init__.py", "pymq/packages.py"):
+    (tmp_path / "client").mkdir()
+    for name in (
+        "scripts/release",
+        "scripts/published",
+        "pyproject.toml",
+        "pymq/__init__.py",
+        "pymq/packages.py",
+        "client/pyproject.toml",
+    ):
         shutil.copy(ROOT / name, tmp_path / name)
     (tmp_path / "README.md").write_text(UNPUBLISHED)
     (tmp_path / "CHANGELOG.md").write_text(f"# Changelog\n\n## {VERSION} - 2026-01-31\n")
@@ -76,7 +84,7 @@ def refusal(checkout: Path, *arguments: str) -> str:
 
 
 def test_a_ready_checkout_reaches_the_build(checkout: Path) -> None:
-    assert "no release: the build failed" in refusal(checkout)
+    assert "no release: the build failed: client" in refusal(checkout)
 
 
 def test_a_changelog_without_the_version_is_refused(checkout: Path) -> None:
@@ -118,6 +126,7 @@ def test_an_unknown_argument_is_wrong_usage() -> None:
 def test_the_first_release_changes_every_text_that_installs(checkout: Path) -> None:
     assert (checkout / "README.md").read_text() == PUBLISHED
     assert 'SOURCE: Final = "pymq-toolkit"' in (checkout / "pymq" / "packages.py").read_text()
+    assert f'"pymq-client=={VERSION}",' in (checkout / "pyproject.toml").read_text()
     assert publish(checkout, "--check").returncode == 0
     assert publish(checkout).stdout.startswith("changed 0 files")
 
@@ -147,3 +156,10 @@ def test_no_text_names_the_index_before_the_first_release() -> None:
     ]
     assert len(texts) > 1000
     assert [name for name in texts if named.search((ROOT / name).read_text("utf-8"))] == []
+
+
+def test_packages_of_two_versions_are_refused(checkout: Path) -> None:
+    client = checkout / "client" / "pyproject.toml"
+    client.write_text(client.read_text().replace(f'version = "{VERSION}"', 'version = "9.9.9"'))
+    commit(checkout)
+    assert f"pyproject.toml says {VERSION}, client/pyproject.toml does not" in refusal(checkout)
