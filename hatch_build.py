@@ -1,7 +1,7 @@
 """A build hook of hatchling (pyproject.toml): puts what ``pymq docs`` and ``pymq conf`` show into wheels.
 
-Pictures stay out: a terminal shows none. Once PyMQ is on a package index (``scripts/published``), a wheel leaves out the
-files of pymq-client, on which it then depends.
+Pictures stay out: a terminal shows none. Once PyMQ is on a package index (``scripts/published``), a wheel leaves the
+files of pymq-client out, on which it then depends.
 """
 
 import sys

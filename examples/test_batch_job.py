@@ -1,6 +1,6 @@
 """Tests of batch_job.py: PyMQ's pytest plugin gives each test a broker of its own.
 
-pip install 'pymq-toolkit[pytest]'
+pip install '.[pytest]'                  (in a checkout of PyMQ)
 pytest test_batch_job.py
 """
 

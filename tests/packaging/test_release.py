@@ -84,7 +84,7 @@ def refusal(checkout: Path, *arguments: str) -> str:
 
 
 def test_a_ready_checkout_reaches_the_build(checkout: Path) -> None:
-    assert "no release: the build failed: client" in refusal(checkout)
+    assert "no release: the build failed" in refusal(checkout)
 
 
 def test_a_changelog_without_the_version_is_refused(checkout: Path) -> None:
