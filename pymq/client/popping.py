@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from pymq.client.answers import read_answer
+from pymq.client.consumer_settings import TO_DEAD_LETTERS
 from pymq.client.instance import ClientInstance
 from pymq.client.popped_answer import popped
 from pymq.client.received import Received
@@ -20,6 +21,7 @@ from pymq.wire.headers.pop import (
     ChangeInvisibleTimeHeader,
     PopMessageHeader,
 )
+from pymq.wire.headers.send import ConsumerSendMsgBackHeader
 
 POP_COUNT_MAX = 32  # messages of one pop
 ANY_QUEUE = -1
@@ -115,6 +117,21 @@ class Popping:
         """Let a message come again after ``invisible_ms``, here or elsewhere. Raises as :meth:`extend`."""
         await self.extend(received, invisible_ms)
         received.done = True
+
+    async def give_up(self, received: Received) -> None:
+        """Move a message to the group's dead letters. Raises as :meth:`pop`."""
+        message = received.message
+        header = ConsumerSendMsgBackHeader(
+            offset=message.physical_offset,
+            group=self._group,
+            delay_level=TO_DEAD_LETTERS,
+            origin_msg_id=message.offset_message_id,
+            origin_topic=message.topic,
+            unit_mode=False,
+            max_reconsume_times=message.reconsume_times,
+        )
+        await self._ask(received, request(RequestCode.CONSUMER_SEND_MSG_BACK, header))
+        await self.ack(received)
 
     async def _ask(self, received: Received, command: Command) -> tuple[Command, str]:
         """Send a request to the message's broker and return its answer and address. Raises RefusedError."""

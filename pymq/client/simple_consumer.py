@@ -164,6 +164,16 @@ class SimpleConsumer(GroupClient):
         if is_first:
             self._trace_result(received, failed=True)
 
+    async def give_up(self, received: Received) -> None:
+        """Move a message to the group's dead letters (``%DLQ%group``) at once. Raises as :meth:`receive`.
+
+        If it fails between the two, the message is a dead letter and comes again.
+        """
+        is_first = not received.done
+        await self._popping.give_up(received)
+        if is_first:
+            self._trace_result(received, failed=True)
+
     def _trace_delivery(self, found: list[Received]) -> None:
         if self._tracer is not None:
             delivery = self._tracer.delivered([received.message for received in found])

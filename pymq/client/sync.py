@@ -369,6 +369,10 @@ class SimpleConsumer(_Blocking[AsyncSimpleConsumer]):
         """Let a message come again at once, here or elsewhere."""
         shared.call(self._client.give_back(received))
 
+    def give_up(self, received: Received) -> None:
+        """Move a message to the group's dead letters at once."""
+        shared.call(self._client.give_up(received))
+
 
 class PullConsumer(_Blocking[AsyncPullConsumer]):
     """:class:`~pymq.client.pull_consumer.PullConsumer` with blocking methods; takes the same arguments."""

@@ -13,6 +13,7 @@ import pytest
 
 from pymq.client import Admin, ConsumeResult, PushConsumer, Received, SimpleConsumer, StoredMessage, sync
 from pymq.errors import NotFoundError, RefusedError, UsageError
+from pymq.model.names import dlq_topic
 from tests.client.scenarios import DEADLINE_S, Inbox, fresh, make_topic, send_numbers, until
 
 
@@ -47,6 +48,28 @@ async def receive_ack_extend(namesrv: str, directory: Path) -> None:
         await consumer.ack(again)
         await consumer.ack(kept)
         assert await consumer.receive(topic, wait_ms=0) == []
+
+
+async def given_up(namesrv: str, directory: Path) -> None:
+    """What is given up is a dead letter at once, also after it came again, and does not come any more."""
+    topic, group = await make_topic(namesrv), fresh("G")
+    await send_numbers(namesrv, topic, 2)
+    async with SimpleConsumer(group, namesrv=namesrv) as consumer:
+        first, second = await receive_all(consumer, topic, 2, 5000)
+        await consumer.give_up(first)
+        await consumer.give_back(second)
+        (again,) = await receive_all(consumer, topic, 1, 5000)
+        await asyncio.to_thread(give_up_blocking, group, namesrv, again)
+        assert await consumer.receive(topic, wait_ms=0) == []
+        async with SimpleConsumer(fresh("G"), namesrv=namesrv) as looker:
+            dead = await receive_all(looker, dlq_topic(group), 2, 60_000)
+    assert sorted(each.content() for each in dead) == [b"0", b"1"]
+
+
+def give_up_blocking(group: str, namesrv: str, received: Received) -> None:
+    with sync.SimpleConsumer(group, namesrv=namesrv) as consumer:
+        consumer.receive(received.message.topic, wait_ms=0)  # learns the route
+        consumer.give_up(received)
 
 
 async def simple_blocking(namesrv: str, directory: Path) -> None:
@@ -137,4 +160,4 @@ async def pulled_by_assignment(namesrv: str, directory: Path) -> None:
     assert all(inbox.messages for inbox in inboxes)
 
 
-POP_SCENARIOS = [receive_ack_extend, simple_blocking, pushed_by_pops, pulled_by_assignment]
+POP_SCENARIOS = [receive_ack_extend, given_up, simple_blocking, pushed_by_pops, pulled_by_assignment]

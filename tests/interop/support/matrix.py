@@ -58,6 +58,7 @@ FEATURES: dict[str, list[str]] = {
         "pop_api",
         "pop_push",
         "receive_ack_extend",
+        "given_up",
         "simple_blocking",
         "loop_over_a_simple_consumer",
         "pushed_by_pops",
