@@ -13,7 +13,8 @@ from tests.machine import (  # noqa: F401 - pytest finds fixtures and hooks by n
 )
 
 HERE = Path(__file__).parent
-MISSING = sorted(one.name for one in HERE.glob("pymq-filter-*") if find_spec(one.name.replace("-", "_")) is None)
+PACKAGES = (path.parent.name for path in HERE.glob("*/pyproject.toml"))
+MISSING = sorted(name for name in PACKAGES if find_spec(name.replace("-", "_")) is None)
 collect_ignore = MISSING
 
 
