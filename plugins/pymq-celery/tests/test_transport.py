@@ -401,6 +401,21 @@ def test_a_body_above_the_limit_is_refused_with_the_limit(connect: Connect) -> N
         put(connect(body_size_max_bytes=1024), task_queue(), os.urandom(2000).hex())
 
 
+@pytest.mark.slow
+def test_one_channel_reads_a_thousand_queues(connect: Connect) -> None:
+    connection = connect(queue_count=1)
+    queues = [Queue(f"q{number}") for number in range(1000)]
+    for queue in queues:
+        queue(connection).declare()
+    drained = Drained(connection, *queues, prefetch_count=8)
+    for number in range(0, 1000, 7):
+        json_producer(connection).publish(number, routing_key=f"q{number}")
+    for count in range(1, 144):
+        drained.wait(count)
+        drained.messages[-1].ack()
+    assert sorted(message.payload for message in drained.messages) == list(range(0, 1000, 7))
+
+
 def test_odd_names_are_queues_of_their_own(connect: Connect) -> None:
     connection = connect()
     names = ["a.b", "a%2Eb", "a b", "Ünï/ço", "a|1", "a\x00\x06\x16", "-", "x" * 100]

@@ -13,7 +13,7 @@ from typing import Any
 
 from pymq.client import Admin, Message, Producer, PullConsumer, SimpleConsumer, Tls
 from pymq.client.admin.asking import BrokerTarget
-from pymq.errors import NotFoundError, PymqError, RefusedError
+from pymq.errors import NotFoundError, PymqError, RefusedError, UnreachableError
 from pymq.model.tables import SubscriptionGroupConfig, TopicConfig
 from pymq.wire.codes import ResponseCode
 from pymq_celery.envelope import eta_ms, now_ms, to_message
@@ -26,6 +26,7 @@ ROUTE_WAIT_S = 10.0
 _ROUTE_PAUSE_S = 0.05
 MISSING_KEPT_S = 10.0
 MISSING_COUNT_MAX = 10_000
+_BUSY_CODES = (ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE)
 TIMERS_REFUSED_S = 60.0  # so long no timer message is tried after a broker took none
 
 
@@ -40,6 +41,7 @@ class Link:
         self._known: set[str] = set()  # topics that exist
         self._missing: dict[str, float] = {}  # topics that did not exist, until when that is believed
         self._no_timers_until_s = 0.0
+        self._has_group = False
 
     async def open(self) -> None:
         """Make the clients. Raises UnreachableError when no name server answers."""
@@ -108,7 +110,8 @@ class Link:
             except RefusedError as error:
                 raise _explained(error, f"topic {topic} does not exist, and this user may not create it") from error
         log.info("topic %s is made", topic)
-        await self._ensure_group(targets)
+        if not self._has_group:
+            await self._ensure_group(targets)
         end_s = time.monotonic() + ROUTE_WAIT_S
         while True:
             self._missing.pop(topic, None)
@@ -120,6 +123,7 @@ class Link:
 
     async def _ensure_group(self, targets: list[BrokerTarget]) -> None:
         made = SubscriptionGroupConfig(group_name=self.group, retry_max_times=self.options.deliveries_max)
+        self._has_group = True
         for target in targets:
             try:
                 await self.admin.groups.change(target.address, self.group, lambda before: before or made)
@@ -194,6 +198,11 @@ class Link:
             await self.producer.send(to_message(topic, payload, tag))
         except NotFoundError:
             self.forget_topic(topic)
+
+
+def is_away(error: PymqError) -> bool:
+    """Return True when brokers can't be reached or say that they can't now: the same request may succeed later."""
+    return isinstance(error, UnreachableError) or (isinstance(error, RefusedError) and error.code in _BUSY_CODES)
 
 
 def is_gone(error: PymqError) -> bool:

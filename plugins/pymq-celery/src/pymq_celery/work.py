@@ -6,15 +6,15 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
 from pymq.client.popping import POP_COUNT_MAX
 from pymq.client.received import Received
-from pymq.errors import PymqError, RefusedError, UnreachableError
+from pymq.errors import PymqError
 from pymq_celery.envelope import eta_ms, now_ms, to_payload
-from pymq_celery.link import Link, is_gone
+from pymq_celery.link import Link, is_away, is_gone
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +48,15 @@ class Queue:
     topics: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic of a queue, and which of its steps it has."""
+
+    step: int
+    queue: Queue
+    topic: str
+
+
 class Work:
     """All methods run on the link's loop. ``deliver(consumer_tag, payload)`` takes what comes, ``fail`` an error."""
 
@@ -60,7 +69,7 @@ class Work:
         self._prefetch_count = 0
         self._polls: dict[str, asyncio.Task[None]] = {}  # by topic: pops that wait at a broker
         self._reserved_count = 0  # what they may bring
-        self._turn = 0
+        self._last: Queue | None = None  # the queue that was popped last
         self._settling: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
         self._fetching: asyncio.Task[None] | None = None
@@ -73,7 +82,7 @@ class Work:
         """Begin to read a queue."""
         self._queues[queue.consumer_tag] = queue
         if self._fetching is None:
-            self._fetching = asyncio.create_task(self._fetch())
+            self._fetching = self._task(self._fetch())
         self._changed.set()
 
     def cancel(self, consumer_tag: str) -> None:
@@ -156,63 +165,68 @@ class Work:
             self._changed.clear()
             room = self._room()
             readable = self._readable()
-            idle = [(queue, topic) for queue, topic in readable if topic not in self._polls]
+            idle = [each for each in readable if each.topic not in self._polls]
             if room > 0 and idle:
                 if len(readable) == 1:
-                    self._poll(*idle[0], min(room, POP_COUNT_MAX), ONE_TOPIC_WAIT_MS)
+                    self._poll(idle[0], min(room, POP_COUNT_MAX), ONE_TOPIC_WAIT_MS)
+                elif await self._sweep(idle, room):
+                    continue
                 else:
-                    if await self._sweep(idle, room):
-                        continue
-                    for queue, topic in idle[:room]:
-                        self._poll(queue, topic, 1, self._link.options.poll_ms)
+                    for each in idle[:room]:
+                        self._poll(each, 1, self._link.options.poll_ms)
+                        self._last = each.queue
             await self._changed.wait()
 
-    def _readable(self) -> list[tuple[Queue, str]]:
-        """Return the topics to read: urgent ones first, and of the same step each queue's in turn."""
-        self._turn += 1
+    def _readable(self) -> list[Topic]:
+        """Return the topics to read: urgent ones first, and within a step from the queue behind the last one on."""
         queues = list(self._queues.values())
-        first = self._turn % len(queues) if queues else 0
-        queues = queues[first:] + queues[:first]
+        if self._last in queues:
+            first = queues.index(self._last) + 1
+            queues = queues[first:] + queues[:first]
         depth = max((len(queue.topics) for queue in queues), default=0)
-        return [(queue, queue.topics[step]) for step in range(depth) for queue in queues if step < len(queue.topics)]
+        return [Topic(step, queue, queue.topics[step]) for step in range(depth) for queue in queues]
 
-    async def _sweep(self, idle: list[tuple[Queue, str]], room: int) -> bool:
-        """Pop from the first topic that has messages, without waiting."""
-        for queue, topic in idle:
-            if await self._pop(queue, topic, min(room, POP_COUNT_MAX), 0):
-                return True
-        return False
+    async def _sweep(self, idle: list[Topic], room: int) -> int:
+        """Pop from topics without waiting, of one step only, until the room is full; return the number of messages."""
+        count, step = 0, 0
+        for each in idle:
+            if count >= room or (count and each.step > step):
+                break
+            step = each.step
+            count += await self._pop(each, min(room - count, POP_COUNT_MAX), 0)
+            self._last = each.queue
+        return count
 
-    def _poll(self, queue: Queue, topic: str, count: int, wait_ms: int) -> None:
+    def _poll(self, topic: Topic, count: int, wait_ms: int) -> None:
         """Wait at a broker for messages of a topic, for which room is reserved."""
 
         async def poll() -> None:
             try:
-                await self._pop(queue, topic, count, wait_ms)
+                await self._pop(topic, count, wait_ms)
             finally:
                 self._reserved_count -= count
-                self._polls.pop(topic, None)
+                self._polls.pop(topic.topic, None)
                 self._changed.set()
 
         self._reserved_count += count
-        self._polls[topic] = asyncio.create_task(poll())
+        self._polls[topic.topic] = self._task(poll())
 
-    async def _pop(self, queue: Queue, topic: str, count: int, wait_ms: int) -> int:
+    async def _pop(self, from_: Topic, count: int, wait_ms: int) -> int:
         """Pop and deliver messages; return their number. Survives brokers that are away, and a topic that is gone."""
+        queue, topic = from_.queue, from_.topic
         begun_s = time.monotonic()
         try:
             found = await self._link.consumer.receive(topic, count, invisible_ms=self._invisible_ms, wait_ms=wait_ms)
-        except UnreachableError as error:
-            if self._is_closed:
-                return 0
-            log.warning("no message of %s comes, it is tried again: %s", topic, error)
-            await asyncio.sleep(RETRY_PAUSE_S)
-            return 0
         except PymqError as error:
             if is_gone(error):
-                return await self._make_again(topic)
-            self._fail(error)
-            await asyncio.sleep(RETRY_PAUSE_S)
+                await self._make_again(topic)
+            elif is_away(error):
+                if not self._is_closed:
+                    log.warning("no message of %s comes, it is tried again: %s", topic, error)
+                    await asyncio.sleep(RETRY_PAUSE_S)
+            else:
+                self._fail(error)
+                await asyncio.sleep(RETRY_PAUSE_S)
             return 0
         begun_s = max(begun_s, time.monotonic() - 1) if wait_ms else begun_s
         for received in found:
@@ -224,18 +238,15 @@ class Work:
                 self._deliver(queue.consumer_tag, payload)
         return len(found)
 
-    async def _make_again(self, topic: str) -> int:
+    async def _make_again(self, topic: str) -> None:
         log.warning("topic %s is gone while it is consumed: it is made again", topic)
         self._link.forget_topic(topic)
         try:
             await self._link.ensure_topic(topic, self._link.options.queue_count)
-        except RefusedError as error:
-            self._fail(error)
-            await asyncio.sleep(RETRY_PAUSE_S)
         except PymqError as error:
-            log.warning("topic %s is not made again yet: %s", topic, error)
+            if not is_away(error):
+                self._fail(error)
             await asyncio.sleep(RETRY_PAUSE_S)
-        return 0
 
     async def _accept(self, topic: str, received: Received, begun_s: float) -> dict[str, Any] | None:
         """Hold a message and return its payload; None for one that is no task message, or not due yet."""
@@ -257,7 +268,7 @@ class Work:
                 log.warning("the worker holds message %s until its ETA: %s", received.message.message_id, error)
         self._held[delivery_tag] = held
         if self._renewing is None:
-            self._renewing = asyncio.create_task(self._renew())
+            self._renewing = self._task(self._renew())
         return payload
 
     # -- messages that are held ----------------------------------------------------------------------------------
@@ -276,17 +287,15 @@ class Work:
             if delivery_tag not in self._held:
                 return
             begun_s = time.monotonic()
+            message_id = held.received.message.message_id
             try:
                 await self._link.consumer.extend(held.received, self._invisible_ms)
-            except UnreachableError as error:
-                log.warning("message %s is not renewed yet: %s", held.received.message.message_id, error)
             except PymqError as error:
-                log.warning(
-                    "message %s is not this consumer's any more, and comes again: %s",
-                    held.received.message.message_id,
-                    error,
-                )
-                held.until_s = float("inf")  # it still takes its place in the prefetch count until it is settled
+                if is_away(error):
+                    log.warning("message %s is not renewed yet: %s", message_id, error)
+                else:  # it still takes its place in the prefetch count until it is settled
+                    log.warning("message %s is not this consumer's any more, and comes again: %s", message_id, error)
+                    held.until_s = float("inf")
             else:
                 held.until_s = begun_s + self._link.options.visibility_timeout
 
@@ -296,8 +305,20 @@ class Work:
             self._start(self._settled(held, settle, what))
             self._changed.set()
 
-    def _start(self, settling: Any) -> None:
-        task = asyncio.ensure_future(settling)
+    def _task(self, job: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run a job; what it raises is raised where the connection is drained."""
+
+        def ended(task: asyncio.Task[None]) -> None:
+            error = None if task.cancelled() else task.exception()
+            if error is not None:
+                self._fail(error)
+
+        task = asyncio.create_task(job)
+        task.add_done_callback(ended)
+        return task
+
+    def _start(self, settling: Coroutine[Any, Any, None]) -> None:
+        task = self._task(settling)
         self._settling.add(task)
         task.add_done_callback(self._settling.discard)
 
@@ -309,11 +330,8 @@ class Work:
                 try:
                     await settle(held.received)
                     return
-                except UnreachableError as error:
-                    if time.monotonic() > held.until_s:
-                        log.warning("message %s is not %s and comes again: %s", message_id, what, error)
+                except PymqError as error:
+                    if not is_away(error) or time.monotonic() > held.until_s:
+                        log.warning("message %s is not %s: %s", message_id, what, error)
                         return
                     await asyncio.sleep(RETRY_PAUSE_S)
-                except PymqError as error:
-                    log.warning("message %s is not %s: %s", message_id, what, error)
-                    return

@@ -1,0 +1,79 @@
+"""A cluster that knows users: the URL's user signs, and a refusal names the right that is missing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from kombu import Connection, Consumer, Exchange, Producer, Queue
+
+from pymq.client import Credentials
+from pymq.client.sync import Admin
+from pymq.errors import RefusedError
+from pymq.model.tables import TopicConfig
+from pymq.testing.broker import TestBroker
+
+ACCOUNTS = """\
+globalWhiteRemoteAddresses: []
+accounts:
+  - accessKey: operator
+    secretKey: operator-secret
+    admin: true
+  - accessKey: web-app
+    secretKey: s3cret/and:more
+    admin: false
+    defaultTopicPerm: PUB|SUB
+    defaultGroupPerm: SUB
+  - accessKey: tasks-sender
+    secretKey: sender-secret
+    admin: false
+    defaultTopicPerm: PUB
+    defaultGroupPerm: DENY
+"""
+QUEUE = Queue("tasks", Exchange("tasks"), routing_key="tasks")
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestBroker]:
+    accounts = tmp_path_factory.mktemp("acl") / "plain_acl.yml"
+    accounts.write_text(ACCOUNTS)
+    accounts.chmod(0o600)
+    with TestBroker(aclEnable="true", plainAclFile=str(accounts)) as broker:
+        with Admin(namesrv=broker.namesrv, credentials=Credentials("operator", "operator-secret")) as admin:
+            for topic in ("kombu-tasks", "kombu-|"):
+                admin.topics.put(broker.address, TopicConfig(topic_name=topic, read_queue_nums=1, write_queue_nums=1))
+        yield broker
+
+
+def url(broker: TestBroker, login: str) -> str:
+    return f"pymq://{login}@{broker.namesrv}/"
+
+
+def test_a_user_without_admin_rights_uses_topics_that_exist(secured: TestBroker) -> None:
+    with Connection(url(secured, "web-app:s3cret%2Fand%3Amore")) as connection:
+        Producer(connection.default_channel, serializer="json").publish(1, routing_key="tasks", declare=[QUEUE])
+        assert QUEUE(connection).get(no_ack=True).payload == 1
+
+
+def test_making_a_topic_is_refused_with_what_is_missing(secured: TestBroker) -> None:
+    refused = pytest.raises(RefusedError, match="topic kombu-new does not exist, and this user may not create it: ")
+    with Connection(url(secured, "web-app:s3cret%2Fand%3Amore")) as connection, refused as raised:
+        Queue("new")(connection).declare()
+    assert "web-app" in str(raised.value)
+
+
+def test_a_pop_that_is_refused_fails_the_consumer_with_what_is_missing(secured: TestBroker) -> None:
+    with Connection(url(secured, "tasks-sender:sender-secret")) as connection:
+        Consumer(connection.default_channel, [QUEUE], callbacks=[print]).consume()
+        with pytest.raises(RefusedError, match=r"tasks-sender.*(SUB|permission)"):
+            connection.drain_events(timeout=10)
+
+
+def test_a_wrong_secret_is_refused_and_not_shown(secured: TestBroker) -> None:
+    with Connection(url(secured, "web-app:wrong-secret")) as connection:
+        assert "wrong-secret" not in connection.as_uri()
+        assert "wrong-secret" not in json.dumps(connection.transport.as_uri(connection.hostname))
+        with pytest.raises(RefusedError) as raised:
+            Producer(connection.default_channel, serializer="json").publish(1, routing_key="tasks", declare=[QUEUE])
+    assert "wrong-secret" not in str(raised.value)
