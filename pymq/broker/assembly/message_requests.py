@@ -159,12 +159,14 @@ class MessageRequests:
         ]
 
     def wake_waiting(self) -> bool:
-        """Answer pulls and pops that are due. Return True when more are. Called once a turn, after the commit."""
+        """Answer pulls and pops that are due. Called once a turn, after the commit.
+
+        Return True when another turn has work: more are due, or pops that waited staged check points, whose commit
+        their answers wait for.
+        """
         more = self.long_polls.wake()
         more = self.pop_polls.wake() or more
-        if self._writer.staged_count:  # check points of pops that waited
-            self._schedule_turn_end()
-        return more
+        return more or self._writer.staged_count > 0
 
     def wake_queue(self, topic: str, queue_id: int) -> None:
         """Have requests that wait for a queue look again: an operator reset an offset."""

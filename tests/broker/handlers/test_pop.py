@@ -418,6 +418,16 @@ def test_messages_that_come_again_wake_the_group_that_waits() -> None:
     assert p.found(p.late()).bodies == [b"a"]
 
 
+def test_a_pop_that_waited_is_answered_in_the_next_turn_which_stores_its_check_point() -> None:
+    p = Popping()
+    p.park()
+    p.world.put("T", b"late")
+    assert p.world.parts.after_turn(), "its answer would wait for the next tick"
+    p.world.parts.end_turn()
+    assert p.found(p.late()).bodies == [b"late"]
+    assert not p.world.parts.after_turn()
+
+
 def test_a_waiting_pop_with_other_tags_waits_on() -> None:
     p = Popping()
     p.park(exp="a")
