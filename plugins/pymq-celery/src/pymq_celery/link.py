@@ -122,7 +122,7 @@ class Link:
             await asyncio.sleep(_ROUTE_PAUSE_S)
 
     async def _ensure_group(self, targets: list[BrokerTarget]) -> None:
-        made = SubscriptionGroupConfig(group_name=self.group, retry_max_times=self.options.deliveries_max)
+        made = SubscriptionGroupConfig(group_name=self.group, retry_max_times=self.options.deliveries_max - 1)
         self._has_group = True
         for target in targets:
             try:
