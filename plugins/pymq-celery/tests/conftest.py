@@ -20,7 +20,7 @@ Connect = Callable[..., Connection]
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[TestBroker]:
-    with TestBroker() as running:
+    with TestBroker(autoCreateTopicEnable="false") as running:
         yield running
 
 

@@ -158,30 +158,25 @@ class Channel(virtual.Channel):  # type: ignore[misc] # kombu's types are of no 
     def basic_publish(self, message: dict[str, Any], exchange: str, routing_key: str, **kwargs: Any) -> None:
         """Send to the task queues that are bound here, and to the exchange's topic for all that broadcasts want."""
         self._inplace_augment_message(message, exchange, routing_key)
-        queues = self._lookup(exchange, routing_key) if exchange else [routing_key]
-        works = [queue for queue in queues if self._is_work(queue, is_bound=bool(exchange))]
-        for queue in works:
-            self._put(queue, message)
-        if exchange and not works and not queues and self._is_persistent(message) and not self._is_fanout(exchange):
+        if not exchange and self._is_work(routing_key):
+            self._put(routing_key, message)
+            return
+        queues = self._lookup(exchange, routing_key) if exchange else []
+        is_persistent = message["properties"].get("delivery_mode") == PERSISTENT_DELIVERY_MODE
+        if exchange and not queues and is_persistent and self.typeof(exchange).type != "fanout":
             raise UsageError(
                 f"no queue is known here for exchange {exchange!r} with routing key {routing_key!r}: bindings are "
                 "known only to processes that declare them, so declare it here (Celery: task_queues, or queue=…)"
             )
-        if self._is_fanout(exchange) or len(works) < len(queues) or not queues:
-            tag = tag_of(routing_key)
-            shared.call(self._link.broadcast(self._exchange_topic(exchange), message, tag))
+        for queue in queues:
+            if self._kind(queue) is Kind.WORK:
+                self._put(queue, message)
+        shared.call(self._link.broadcast(self._exchange_topic(exchange), message, tag_of(routing_key)))
 
-    def _is_work(self, queue: str, *, is_bound: bool) -> bool:
-        kind = self._kinds.get(queue)
-        if kind is None and not is_bound:  # another process declared it, or nobody did
+    def _is_work(self, queue: str) -> bool:
+        if queue not in self._kinds:  # another process declared it, or nobody did
             return shared.call(self._link.has_topic(self._topics(queue)[0]))
         return self._kind(queue) is Kind.WORK
-
-    def _is_persistent(self, message: dict[str, Any]) -> bool:
-        return bool(message["properties"].get("delivery_mode") == PERSISTENT_DELIVERY_MODE)
-
-    def _is_fanout(self, exchange: str) -> bool:
-        return bool(exchange) and self.typeof(exchange).type == "fanout"
 
     def _lookup(self, exchange: str, routing_key: str, default: str | None = None) -> list[str]:
         if exchange not in self.state.exchanges:

@@ -13,7 +13,7 @@ from typing import Any
 
 from pymq.client import Admin, Message, Producer, PullConsumer, SimpleConsumer, Tls
 from pymq.client.admin.asking import BrokerTarget
-from pymq.errors import NotFoundError, PymqError, RefusedError, UnreachableError
+from pymq.errors import ClosedError, NotFoundError, PymqError, RefusedError, UnreachableError
 from pymq.model.tables import SubscriptionGroupConfig, TopicConfig
 from pymq.wire.codes import ResponseCode
 from pymq_celery.envelope import eta_ms, now_ms, to_message
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 ROUTE_WAIT_S = 10.0
 _ROUTE_PAUSE_S = 0.05
-MISSING_KEPT_S = 10.0
+MISSING_KEPT_S = 1.0
 MISSING_COUNT_MAX = 10_000
 _BUSY_CODES = (ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE)
 TIMERS_REFUSED_S = 60.0  # so long no timer message is tried after a broker took none
@@ -157,9 +157,13 @@ class Link:
         """Send to a queue's topic: a task with an ETA as a timer message. Makes a topic that was deleted meanwhile."""
         due_ms = eta_ms(payload)
         message = to_message(topic, payload)
-        if due_ms is not None and await self._put_timed(message, due_ms):
-            return
-        await self._send(message)
+        try:
+            if due_ms is None or not await self._put_timed(message, due_ms):
+                await self._send(message)
+        except RefusedError as error:
+            if is_away(error):
+                raise UnreachableError(str(error)) from error  # kombu tries again
+            raise
 
     async def put_off(self, topic: str, payload: dict[str, Any], due_ms: int) -> bool:
         """Send a task that came before it is due as a timer message again. False: brokers take none."""
@@ -185,7 +189,9 @@ class Link:
     async def _send(self, message: Message) -> None:
         try:
             await self.producer.send(message)
-        except NotFoundError:
+        except PymqError as error:
+            if not is_gone(error):
+                raise
             self.forget_topic(message.topic)
             await self.ensure_topic(message.topic, self.options.queue_count)
             await self.producer.send(message)
@@ -196,13 +202,17 @@ class Link:
             return
         try:
             await self.producer.send(to_message(topic, payload, tag))
-        except NotFoundError:
+        except PymqError as error:
+            if not is_gone(error):
+                raise
             self.forget_topic(topic)
 
 
 def is_away(error: PymqError) -> bool:
     """Return True when brokers can't be reached or say that they can't now: the same request may succeed later."""
-    return isinstance(error, UnreachableError) or (isinstance(error, RefusedError) and error.code in _BUSY_CODES)
+    if isinstance(error, RefusedError):
+        return error.code in _BUSY_CODES
+    return isinstance(error, UnreachableError) and not isinstance(error, ClosedError)
 
 
 def is_gone(error: PymqError) -> bool:

@@ -218,15 +218,8 @@ class Work:
         try:
             found = await self._link.consumer.receive(topic, count, invisible_ms=self._invisible_ms, wait_ms=wait_ms)
         except PymqError as error:
-            if is_gone(error):
-                await self._make_again(topic)
-            elif is_away(error):
-                if not self._is_closed:
-                    log.warning("no message of %s comes, it is tried again: %s", topic, error)
-                    await asyncio.sleep(RETRY_PAUSE_S)
-            else:
-                self._fail(error)
-                await asyncio.sleep(RETRY_PAUSE_S)
+            if not self._is_closed:
+                await self._recover(topic, error)
             return 0
         begun_s = max(begun_s, time.monotonic() - 1) if wait_ms else begun_s
         for received in found:
@@ -238,15 +231,21 @@ class Work:
                 self._deliver(queue.consumer_tag, payload)
         return len(found)
 
-    async def _make_again(self, topic: str) -> None:
-        log.warning("topic %s is gone while it is consumed: it is made again", topic)
-        self._link.forget_topic(topic)
+    async def _recover(self, topic: str, error: PymqError) -> None:
+        """Make a topic again that is gone; wait for brokers that are away; fail the consumer for anything else."""
         try:
-            await self._link.ensure_topic(topic, self._link.options.queue_count)
-        except PymqError as error:
-            if not is_away(error):
-                self._fail(error)
-            await asyncio.sleep(RETRY_PAUSE_S)
+            if is_gone(error):
+                log.warning("topic %s is gone while it is consumed: it is made again", topic)
+                self._link.forget_topic(topic)
+                await self._link.ensure_topic(topic, self._link.options.queue_count)
+                return
+        except PymqError as other:
+            error = other
+        if is_away(error):
+            log.warning("no message of %s comes, it is tried again: %s", topic, error)
+        else:
+            self._fail(error)
+        await asyncio.sleep(RETRY_PAUSE_S)
 
     async def _accept(self, topic: str, received: Received, begun_s: float) -> dict[str, Any] | None:
         """Hold a message and return its payload; None for one that is no task message, or not due yet."""
