@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from celery import Celery
+from celery import Celery, chain, group
 from celery.exceptions import TaskRevokedError
 
 from pymq.testing.broker import TestBroker
@@ -86,6 +86,11 @@ def test_a_countdown_waits_at_the_broker(tasks: Any, worker: Any) -> None:
     assert tasks.app.control.inspect(timeout=0.3).scheduled() == {"w1@here": []}
     assert result.get(timeout=GET_S) == 3
     assert time.monotonic() - begun_s > 0.75
+
+
+def test_chains_and_groups_run(tasks: Any, worker: Any) -> None:
+    assert chain(tasks.add.clone((1, 2)), tasks.add.clone((3,))).apply_async().get(timeout=GET_S) == 6
+    assert group(tasks.add.clone((n, n)) for n in range(5)).apply_async().get(timeout=GET_S) == [0, 2, 4, 6, 8]
 
 
 @pytest.mark.slow

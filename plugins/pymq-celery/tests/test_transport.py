@@ -103,6 +103,12 @@ def test_a_binary_body_comes_back_as_it_was(connect: Connect) -> None:
     assert Drained(connect(), queue).wait(1) == [{"a": b"\x00\xff"}]
 
 
+def test_a_large_body_comes_back_as_it_was(connect: Connect) -> None:
+    queue, text = task_queue(), os.urandom(500_000).hex()
+    put(connect(), queue, text)
+    assert Drained(connect(), queue).wait(1) == [text]
+
+
 def test_operators_find_a_task_by_its_id_and_its_name(connect: Connect, broker: TestBroker, prefix: str) -> None:
     put(connect(), task_queue(), {"a": 1}, headers={"task": "proj.add", "id": "4711"})
     with SimpleConsumer("looker", namesrv=broker.namesrv) as consumer:
@@ -152,10 +158,10 @@ def test_a_rejected_message_is_requeued_or_becomes_a_dead_letter(
 
 def test_a_held_message_is_renewed_until_it_is_settled(connect: Connect) -> None:
     queue = task_queue()
-    connection = connect(visibility_timeout=2)
+    connection = connect(visibility_timeout=1)
     put(connection, queue, 1)
     Drained(connection, queue).wait(1)
-    assert Drained(connect(), queue).quiet(2.5)
+    assert Drained(connect(), queue).quiet(1.5)
 
 
 def test_a_channel_holds_no_more_than_its_prefetch_count(connect: Connect) -> None:
@@ -325,24 +331,24 @@ def test_a_task_with_an_eta_comes_when_it_is_due(connect: Connect) -> None:
     connection = connect()
     drained = Drained(connection, queue)
     begun_s = time.monotonic()
-    put(connection, queue, "later", headers={"eta": in_seconds(1.2)})
+    put(connection, queue, "later", headers={"eta": in_seconds(0.7)})
     put(connection, queue, "now", headers={"eta": in_seconds(-5)})
     put(connection, queue, "no time zone", headers={"eta": "2099-01-01T00:00:00"})
     put(connection, queue, "no time", headers={"eta": "soon"})
     assert set(drained.wait(3)) == {"now", "no time zone", "no time"}
     drained.wait(4)
-    assert time.monotonic() - begun_s > 1.1
+    assert time.monotonic() - begun_s > 0.6
 
 
 def test_a_task_beyond_the_largest_delay_is_put_off_again(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(work, "EARLY_MS_MAX", 100)
     queue = task_queue()
-    connection = connect(delay_max_s=0.5)
+    connection = connect(delay_max_s=0.3)
     drained = Drained(connection, queue)
     begun_s = time.monotonic()
-    put(connection, queue, "later", headers={"eta": in_seconds(1.4)})
+    put(connection, queue, "later", headers={"eta": in_seconds(0.9)})
     drained.wait(1)
-    assert time.monotonic() - begun_s > 1.2
+    assert time.monotonic() - begun_s > 0.7
     drained.messages[0].ack()
     assert drained.quiet()
 
@@ -445,14 +451,14 @@ def test_a_name_without_a_topic_is_refused_with_the_limit(connect: Connect) -> N
 def test_a_connection_without_a_name_server_fails_as_kombu_expects(connect: Connect) -> None:
     connection = connect("127.0.0.1:1")
     with pytest.raises(connection.recoverable_connection_errors) as raised:
-        connection.connect()
+        connection.transport.establish_connection()
     assert isinstance(raised.value, UnreachableError)
     tries: list[object] = []
     with pytest.raises(OperationalError):
         connection.ensure_connection(
-            lambda *given: tries.append(given), max_retries=2, interval_start=0, interval_step=0
+            lambda *given: tries.append(given), max_retries=1, interval_start=0, interval_step=0
         )
-    assert len(tries) == 2
+    assert len(tries) == 1
 
 
 def test_messages_survive_a_killed_broker_and_are_acknowledged_after_it(

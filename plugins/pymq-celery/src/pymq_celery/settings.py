@@ -18,7 +18,7 @@ DEFAULT_PREFIX = "kombu"
 PREFIX_LENGTH_MAX = 40
 PRIORITY_MAX = 9
 LIMITS = {
-    "visibility_timeout": (2, 259_200),
+    "visibility_timeout": (1, 259_200),
     "delay_max_s": (0, 31_536_000),
     "poll_ms": (50, 15_000),
     "queue_count": (1, 256),
