@@ -461,6 +461,17 @@ def test_a_connection_without_a_name_server_fails_as_kombu_expects(connect: Conn
     assert len(tries) == 1
 
 
+def test_kombu_falls_back_to_another_cluster(broker: TestBroker, prefix: str) -> None:
+    urls = f"pymq://127.0.0.1:1/{prefix};pymq://{broker.namesrv}/{prefix}"
+    with Connection(urls) as connection:
+        connection.ensure_connection(interval_start=0, interval_step=0)
+        put(connection, task_queue(), "there")
+        assert task_queue()(connection).get(no_ack=True).payload == "there"
+    host, _, port = broker.namesrv.partition(":")
+    with Connection(host, transport="pymq", port=int(port), virtual_host=prefix) as connection:
+        assert task_queue()(connection).get() is None
+
+
 def test_messages_survive_a_killed_broker_and_are_acknowledged_after_it(
     prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ import queue
 from typing import Any
 
 from kombu.transport import base, virtual
+from kombu.utils.url import as_url
 
 import pymq
 from pymq.client.loop_thread import shared
@@ -63,8 +64,9 @@ class Transport(virtual.Transport):  # type: ignore[misc] # kombu's types are of
 
     def establish_connection(self) -> Transport:
         """Reach a name server. Raises UnreachableError, after which kombu tries again."""
-        url = self.client.hostname or "pymq://"
-        link = Link(parse_url(url), Options.from_mapping(self.client.transport_options), tls_of(self.client.ssl))
+        link = Link(
+            parse_url(self._url()), Options.from_mapping(self.client.transport_options), tls_of(self.client.ssl)
+        )
         shared.call(link.open())
         self.link = link
         self.inbox = Inbox()
@@ -72,6 +74,13 @@ class Transport(virtual.Transport):  # type: ignore[misc] # kombu's types are of
         self._pid = os.getpid()
         self._avail_channels.append(self.create_channel(self))
         return self
+
+    def _url(self) -> str:
+        """Return the URL of the cluster. kombu takes the URL to which it falls back apart."""
+        client = self.client
+        if "://" in (client.hostname or ""):
+            return str(client.hostname)
+        return as_url("pymq", client.hostname, client.port, client.userid, client.password, client.virtual_host)
 
     def verify_connection(self, connection: Transport) -> bool:
         """Return True while the connection is open."""
