@@ -26,7 +26,8 @@ def load_workers() -> ModuleType:
 
 def test_tasks_run(apache: ApacheServer, tmp_path: Path) -> None:
     url = f"pymq://{apache.namesrv}/celery"
-    with load_workers().worker(url, tmp_path / "log", "-c", "2", "-n", "w1@here"):
+    workers = load_workers()
+    with workers.worker(url, tmp_path / "log", "-c", "2", "-n", "w1@here"):
         app = celery.Celery("tasks", broker=url, backend="rpc://", set_as_current=False)
         results = [app.signature("tasks.add").delay(number, 1) for number in range(20)]
         assert [result.get(timeout=GET_S) for result in results] == list(range(1, 21))
@@ -36,4 +37,4 @@ def test_tasks_run(apache: ApacheServer, tmp_path: Path) -> None:
         assert time.monotonic() - begun_s > 1.9
         assert app.control.ping(timeout=5, limit=1) == [{"w1@here": {"ok": "pong"}}]
         assert app.signature("tasks.kill_once").delay().get(timeout=GET_S) is True
-        app.close()
+        workers.close(app)

@@ -32,19 +32,19 @@ def worker(workers: ModuleType, url: str, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture(scope="module")
-def tasks(url: str) -> Iterator[Any]:
+def tasks(workers: ModuleType, url: str) -> Iterator[Any]:
     """The tasks of the program, sent from this process."""
-    with sending(url) as names:
+    with sending(workers, url) as names:
         yield names
 
 
 @contextmanager
-def sending(url: str) -> Iterator[Any]:
+def sending(workers: ModuleType, url: str) -> Iterator[Any]:
     app = Celery("tasks", broker=url, backend="rpc://", set_as_current=False)
     try:
         yield Names(app)
     finally:
-        app.close()
+        workers.close(app)
 
 
 class Names:
@@ -66,8 +66,8 @@ def test_results_of_many_tasks_come_back(tasks: Any, worker: Any) -> None:
     assert [result.get(timeout=GET_S) for result in results] == [2 * number for number in range(100)]
 
 
-def test_the_state_of_a_result_is_read_without_waiting(worker: Any, url: str) -> None:
-    with sending(url) as tasks:  # an application of its own: no other result is waited for in it
+def test_the_state_of_a_result_is_read_without_waiting(workers: ModuleType, worker: Any, url: str) -> None:
+    with sending(workers, url) as tasks:  # an application of its own: no other result is waited for in it
         result = tasks.add.delay(1, 1)
         end_s = time.monotonic() + GET_S
         while not result.ready():

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pymq_celery
 
-ALLOWED = ("pymq.client", "pymq.errors", "pymq.model", "pymq.wire.codes", "pymq_celery")
+ALLOWED = (
+    "pymq.client",
+    "pymq.clock",
+    "pymq.errors",
+    "pymq.model",
+    "pymq.rate_limited_log",
+    "pymq.wire.codes",
+    "pymq_celery",
+)
 
 
 def test_brokers_are_reached_through_the_client_library() -> None:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 WAIT_S = 60.0
@@ -73,6 +74,14 @@ def worker(url: str, log: Path, *options: str, visibility: float = 60) -> Iterat
         yield running
     finally:
         running.stop()
+
+
+def close(app: Any) -> None:
+    """Close an application with the connection on which it reads results."""
+    results = getattr(app.backend, "result_consumer", None)
+    if results is not None and results._consumer is not None:
+        results.stop()
+    app.close()
 
 
 def celery(url: str, *arguments: str) -> str:

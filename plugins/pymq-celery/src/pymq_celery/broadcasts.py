@@ -148,7 +148,7 @@ class Reader:
 
     async def _recover(self, source: Source, error: PymqError) -> None:
         """Make a topic again that is gone; wait a while in any case."""
-        log.warning("broadcasts of %s are not read, it is tried again: %s", source.topic, error)
+        self._link.faults.write(source.topic, f"broadcasts of {source.topic} are not read, it is tried again: {error}")
         if is_gone(error):
             self._link.forget_topic(source.topic)
             with contextlib.suppress(PymqError):

@@ -13,8 +13,10 @@ from typing import Any
 
 from pymq.client import Admin, Message, Producer, PullConsumer, SimpleConsumer, Tls
 from pymq.client.admin.asking import BrokerTarget
+from pymq.clock import SystemClock
 from pymq.errors import ClosedError, NotFoundError, PymqError, RefusedError, UnreachableError
 from pymq.model.tables import SubscriptionGroupConfig, TopicConfig
+from pymq.rate_limited_log import RateLimitedLog
 from pymq.wire.codes import ResponseCode
 from pymq_celery.envelope import eta_ms, now_ms, to_message
 from pymq_celery.names import exchange_topic
@@ -37,6 +39,7 @@ class Link:
         self.cluster = cluster
         self.options = options
         self.group = options.group or cluster.prefix
+        self.faults = RateLimitedLog(log, SystemClock(), "brokers that can't be used")
         self._tls = tls
         self._known: set[str] = set()  # topics that exist
         self._missing: dict[str, float] = {}  # topics that did not exist, until when that is believed

@@ -80,7 +80,8 @@ class Transport(virtual.Transport):  # type: ignore[misc] # kombu's types are of
         client = self.client
         if "://" in (client.hostname or ""):
             return str(client.hostname)
-        return as_url("pymq", client.hostname, client.port, client.userid, client.password, client.virtual_host)
+        fields = client.hostname, client.port, client.userid, client.password, client.virtual_host
+        return str(as_url("pymq", *fields))
 
     def verify_connection(self, connection: Transport) -> bool:
         """Return True while the connection is open."""

@@ -242,7 +242,7 @@ class Work:
         except PymqError as other:
             error = other
         if is_away(error):
-            log.warning("no message of %s comes, it is tried again: %s", topic, error)
+            self._link.faults.write(topic, f"no message of {topic} comes, it is tried again: {error}")
         else:
             self._fail(error)
         await asyncio.sleep(RETRY_PAUSE_S)
@@ -291,7 +291,9 @@ class Work:
                 await self._link.consumer.extend(held.received, self._invisible_ms)
             except PymqError as error:
                 if is_away(error):
-                    log.warning("message %s is not renewed yet: %s", message_id, error)
+                    self._link.faults.write(
+                        held.received.topic, f"messages are not renewed, it is tried again: {error}"
+                    )
                 else:  # it still takes its place in the prefetch count until it is settled
                     log.warning("message %s is not this consumer's any more, and comes again: %s", message_id, error)
                     held.until_s = float("inf")
