@@ -88,18 +88,21 @@ class SimpleConsumer(GroupClient):
         wait_ms: int = WAIT_MS,
         expression: str = EVERYTHING,
         sql: str | None = None,
+        broker_name: str | None = None,
     ) -> list[Received]:
         """Receive up to ``count_max`` messages (32 at most), waiting for the first one up to ``wait_ms``.
 
-        They stay away from other members for ``invisible_ms``. Returns an empty list when none came. Raises UsageError,
-        NotFoundError, RefusedError, UnreachableError (when no broker of the topic answers).
+        They stay away from other members for ``invisible_ms``. Returns an empty list when none came. With several
+        brokers it waits for a second at each in turn; with ``broker_name`` at this one alone, so that calls at the same
+        time wait at all of them. Raises UsageError, NotFoundError, RefusedError, UnreachableError (when no broker of
+        the topic answers).
         """
         if not 1 <= count_max <= POP_COUNT_MAX:
             raise UsageError(f"count_max={count_max}: use 1 to {POP_COUNT_MAX}")
         subscription = SubscriptionOptions(expression, sql).subscription(check_topic(topic), 0, self._instance.clock)
         clock = self._instance.clock
         end_ms = clock.monotonic_ms() + wait_ms
-        brokers = await self._brokers(topic)
+        brokers = await self.brokers(topic) if broker_name is None else [broker_name]
         ask_ms = wait_ms if len(brokers) == 1 else 0
         while True:
             self._turn += 1
@@ -186,6 +189,7 @@ class SimpleConsumer(GroupClient):
             spent_ms = self._instance.clock.monotonic_ms() - received.received_ms
             self._tracer.consumed(received.delivery, [received.message], spent_ms, failed=failed, raised=False)
 
-    async def _brokers(self, topic: str) -> list[str]:
+    async def brokers(self, topic: str) -> list[str]:
+        """Return the names of the brokers that have readable queues of a topic. Raises as :meth:`receive`."""
         queues = await self._instance.routes.queues_to_read(topic)
         return sorted({queue.broker_name for queue in queues})

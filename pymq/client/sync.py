@@ -338,12 +338,23 @@ class SimpleConsumer(_Blocking[AsyncSimpleConsumer]):
         wait_ms: int = WAIT_MS,
         expression: str = EVERYTHING,
         sql: str | None = None,
+        broker_name: str | None = None,
     ) -> list[Received]:
         """Receive messages. Raises what SimpleConsumer.receive raises."""
         receiving = self._client.receive(
-            topic, count_max, invisible_ms=invisible_ms, wait_ms=wait_ms, expression=expression, sql=sql
+            topic,
+            count_max,
+            invisible_ms=invisible_ms,
+            wait_ms=wait_ms,
+            expression=expression,
+            sql=sql,
+            broker_name=broker_name,
         )
         return shared.call(receiving)
+
+    def brokers(self, topic: str) -> list[str]:
+        """Return the names of the brokers that have readable queues of a topic."""
+        return shared.call(self._client.brokers(topic))
 
     def subscribe(self, topic: str, expression: str = EVERYTHING, *, sql: str | None = None) -> None:
         """Name a topic for loops over this consumer, as SimpleConsumer.subscribe does."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pymq.client import Admin, ConsumeResult, PushConsumer, Received, SimpleConsumer, StoredMessage, sync
-from pymq.errors import NotFoundError, RefusedError, UsageError
+from pymq.errors import NotFoundError, RefusedError, UnreachableError, UsageError
 from pymq.model.names import dlq_topic
 from tests.client.scenarios import DEADLINE_S, Inbox, fresh, make_topic, send_numbers, until
 
@@ -70,6 +70,24 @@ def give_up_blocking(group: str, namesrv: str, received: Received) -> None:
     with sync.SimpleConsumer(group, namesrv=namesrv) as consumer:
         consumer.receive(received.message.topic, wait_ms=0)  # learns the route
         consumer.give_up(received)
+
+
+async def received_at_a_broker(namesrv: str, directory: Path) -> None:
+    """A receive at a named broker takes nothing from others, and an unknown broker can't be reached."""
+    topic = await make_topic(namesrv)
+    await send_numbers(namesrv, topic, 2)
+
+    def block() -> list[Received]:
+        with sync.SimpleConsumer(fresh("G"), namesrv=namesrv) as consumer:
+            (broker,) = consumer.brokers(topic)
+            return consumer.receive(topic, 1, wait_ms=2000, broker_name=broker)
+
+    assert len(await asyncio.to_thread(block)) == 1
+    async with SimpleConsumer(fresh("G"), namesrv=namesrv) as consumer:
+        with pytest.raises(UnreachableError, match="nowhere has no master"):
+            await consumer.receive(topic, wait_ms=0, broker_name="nowhere")
+        with pytest.raises(NotFoundError):
+            await consumer.brokers(fresh("T"))
 
 
 async def simple_blocking(namesrv: str, directory: Path) -> None:
@@ -160,4 +178,11 @@ async def pulled_by_assignment(namesrv: str, directory: Path) -> None:
     assert all(inbox.messages for inbox in inboxes)
 
 
-POP_SCENARIOS = [receive_ack_extend, given_up, simple_blocking, pushed_by_pops, pulled_by_assignment]
+POP_SCENARIOS = [
+    receive_ack_extend,
+    given_up,
+    received_at_a_broker,
+    simple_blocking,
+    pushed_by_pops,
+    pulled_by_assignment,
+]

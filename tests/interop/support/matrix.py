@@ -59,6 +59,7 @@ FEATURES: dict[str, list[str]] = {
         "pop_push",
         "receive_ack_extend",
         "given_up",
+        "received_at_a_broker",
         "simple_blocking",
         "loop_over_a_simple_consumer",
         "pushed_by_pops",
