@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from kombu import Connection, Consumer, Exchange, Producer, Queue
 from kombu.exceptions import ChannelError, OperationalError
-from pymq_celery import work
+from pymq_celery import fetching, work
 from pymq_celery.names import exchange_topic, queue_topic
 
 from pymq.client import Message
@@ -241,7 +241,8 @@ def test_a_queue_that_does_not_exist_is_said_so(connect: Connect) -> None:
 def test_a_queue_is_deleted_and_made_again_while_it_is_consumed(
     connect: Connect, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(work, "ONE_TOPIC_WAIT_MS", 200)
+    monkeypatch.setattr(fetching, "LONG_POLL_MS", 200)
+    monkeypatch.setattr(fetching, "RETRY_PAUSE_S", 0.05)
     monkeypatch.setattr(work, "RETRY_PAUSE_S", 0.05)
     queue = task_queue()
     consuming, sending = connect(), connect()
@@ -475,6 +476,7 @@ def test_kombu_falls_back_to_another_cluster(broker: TestBroker, prefix: str) ->
 def test_messages_survive_a_killed_broker_and_are_acknowledged_after_it(
     prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(fetching, "RETRY_PAUSE_S", 0.05)
     monkeypatch.setattr(work, "RETRY_PAUSE_S", 0.05)
     queue = task_queue()
     with TestBroker() as broker, Connection(f"pymq://{broker.namesrv}/{prefix}") as connection:

@@ -21,10 +21,11 @@ from pymq.client.loop_thread import on_loop, shared
 from pymq.errors import NotFoundError, UsageError
 from pymq_celery import broadcasts
 from pymq_celery.broadcasts import EVERYTHING, Reader, Source, tag_of
+from pymq_celery.fetching import Queue
 from pymq_celery.inbox import Inbox
 from pymq_celery.link import Link
 from pymq_celery.names import exchange_topic, queue_topic
-from pymq_celery.work import Queue, Work
+from pymq_celery.work import Work
 
 log = logging.getLogger(__name__)
 

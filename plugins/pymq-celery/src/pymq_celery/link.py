@@ -95,6 +95,10 @@ class Link:
         self._known.add(topic)
         return True
 
+    async def brokers(self, topic: str) -> list[str]:
+        """Ask which brokers have a topic. Raises NotFoundError, UnreachableError, RefusedError."""
+        return sorted({queue.broker_name for queue in await self.puller.queues(topic)})
+
     def forget_topic(self, topic: str) -> None:
         """Ask again whether a topic exists."""
         self._known.discard(topic)
