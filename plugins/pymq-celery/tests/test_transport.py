@@ -192,6 +192,20 @@ def test_a_prefetch_count_of_one_holds_for_many_queues_together(connect: Connect
     assert sorted(message.payload for message in drained.messages) == sorted([queue.name for queue in queues] * 3)
 
 
+def test_two_consumers_of_one_channel_share_a_queue(connect: Connect) -> None:
+    queue = task_queue()
+    connection = connect()
+    drained = Drained(connection, queue, prefetch_count=4)
+    second = Consumer(drained.consumer.channel, [queue], on_message=drained.messages.append, accept=["json"])
+    second.consume()
+    for number in range(10):
+        put(connection, queue, number)
+        drained.wait(number + 1)
+        drained.messages[-1].ack()
+    assert sorted(message.payload for message in drained.messages) == list(range(10))
+    assert drained.quiet()
+
+
 def test_without_a_prefetch_count_all_messages_come(connect: Connect) -> None:
     queue = task_queue()
     connection = connect()

@@ -43,6 +43,11 @@ class Place(NamedTuple):
     topic: str
     broker: str | None
 
+    @property
+    def key(self) -> tuple[str, str | None]:
+        """What a pop asks for: two consumers of one topic share it."""
+        return self.topic, self.broker
+
 
 Accept = Callable[[Queue, str, list[Received], float], Awaitable[None]]
 
@@ -87,7 +92,9 @@ class Fetcher:
         while not self._is_closed:
             self._changed.clear()
             places = await self._places()
-            idle = [each for each in places if (each.topic, each.broker) not in self._polls]
+            now_s = time.monotonic()
+            self._resting = {key: until_s for key, until_s in self._resting.items() if until_s > now_s}
+            idle = [each for each in places if each.key not in self._polls and each.key not in self._resting]
             room = self._room() - sum(self._polls.values())
             if room > 0 and idle:
                 if len(places) == 1:
@@ -97,7 +104,7 @@ class Fetcher:
                 else:
                     # Waiting long is no harm while others have as much room again.
                     wait_ms = LONG_POLL_MS if room >= 2 * len(idle) else self._link.options.poll_ms
-                    for each in idle[:room]:
+                    for each in {each.key: each for each in idle[:room]}.values():
                         self._poll(each, 1, wait_ms)
                         self._last = each.queue
             await self._changed.wait()
@@ -108,19 +115,16 @@ class Fetcher:
         if self._last in queues:
             first = queues.index(self._last) + 1
             queues = queues[first:] + queues[:first]
-        now_s = time.monotonic()
-        self._resting = {place: until_s for place, until_s in self._resting.items() if until_s > now_s}
-        places = []
-        for step in range(max((len(queue.topics) for queue in queues), default=0)):
-            for queue in queues:
-                topic = queue.topics[step]
-                for broker in await self._brokers_of(topic, now_s):
-                    if (topic, broker) not in self._resting:
-                        places.append(Place(step, queue, topic, broker))
-        return places
+        return [
+            Place(step, queue, queue.topics[step], broker)
+            for step in range(max((len(queue.topics) for queue in queues), default=0))
+            for queue in queues
+            for broker in await self._brokers_of(queue.topics[step])
+        ]
 
-    async def _brokers_of(self, topic: str, now_s: float) -> list[str] | list[None]:
+    async def _brokers_of(self, topic: str) -> list[str] | list[None]:
         until_s, brokers = self._brokers.get(topic, (0.0, []))
+        now_s = time.monotonic()
         if until_s < now_s:
             try:
                 brokers = await self._link.brokers(topic)
@@ -142,16 +146,15 @@ class Fetcher:
 
     def _poll(self, place: Place, count: int, wait_ms: int) -> None:
         """Wait at a broker for messages of a topic, for which room is reserved."""
-        key = place.topic, place.broker
 
         async def poll() -> None:
             try:
                 await self._pop(place, count, wait_ms)
             finally:
-                del self._polls[key]
+                del self._polls[place.key]
                 self._changed.set()
 
-        self._polls[key] = count
+        self._polls[place.key] = count
         started(poll(), self._fail)
 
     async def _pop(self, place: Place, count: int, wait_ms: int) -> int:
@@ -184,5 +187,5 @@ class Fetcher:
             self._link.faults.write(topic, f"no message of {topic} comes, it is tried again: {error}")
         elif not is_gone(error):
             self._fail(error)
-        self._resting[topic, place.broker] = time.monotonic() + RETRY_PAUSE_S
+        self._resting[place.key] = time.monotonic() + RETRY_PAUSE_S
         self._link.loop.call_later(RETRY_PAUSE_S * 1.01, self._changed.set)
