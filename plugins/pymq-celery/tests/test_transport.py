@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -19,7 +21,7 @@ from pymq_celery.names import exchange_topic, queue_topic
 from pymq.client import Message
 from pymq.client.sync import Admin, SimpleConsumer
 from pymq.client.sync import Producer as PymqProducer
-from pymq.errors import NotFoundError, UnreachableError, UsageError
+from pymq.errors import NotFoundError, RefusedError, UnreachableError, UsageError
 from pymq.testing.broker import TestBroker
 
 Connect = Callable[..., Connection]
@@ -83,8 +85,17 @@ def dead_letters(broker: TestBroker, prefix: str, count: int) -> list[bytes]:
     return bodies
 
 
-def test_the_scheme_is_known_once_kombu_is_imported() -> None:
-    assert Connection("pymq://localhost").transport_cls == "pymq"
+@pytest.mark.parametrize(
+    "program",
+    [
+        "from celery import Celery; connection = Celery(broker='pymq://localhost').connection()",
+        "import pymq_celery, kombu; connection = kombu.Connection('pymq://localhost')",
+    ],
+)
+def test_a_program_needs_no_more_than_the_url(program: str) -> None:
+    show = "; print(type(connection.transport).__module__, connection.as_uri())"
+    done = subprocess.run([sys.executable, "-c", program + show], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "pymq_celery.transport pymq://localhost\n", done.stderr
 
 
 def test_a_message_goes_from_a_producer_to_a_consumer(connect: Connect) -> None:
@@ -421,6 +432,15 @@ def test_a_broadcast_that_is_not_kombus_is_skipped(
     put(connect(), private, "after", delivery_mode=1)
     assert reader.wait(1) == ["after"]
     assert "is skipped: its body is no JSON text" in caplog.text
+
+
+def test_a_body_above_the_brokers_limit_is_refused_with_it(prefix: str) -> None:
+    with TestBroker(maxMessageSize="65536") as broker, Connection(f"pymq://{broker.namesrv}/{prefix}") as connection:
+        for headers in ({}, {"eta": in_seconds(60)}):
+            with pytest.raises(RefusedError, match="65536"):
+                put(connection, task_queue(), os.urandom(150_000).hex(), headers=headers)
+        put(connection, task_queue(), "small", headers={"eta": in_seconds(60)})
+        assert Drained(connection, task_queue()).quiet(), "timer messages go on"
 
 
 def test_a_body_above_the_limit_is_refused_with_the_limit(connect: Connect) -> None:

@@ -168,6 +168,7 @@ class Link:
             if due_ms is None or not await self._put_timed(message, due_ms):
                 await self._send(message)
         except RefusedError as error:
+            self._no_timers_until_s = 0.0  # it is refused without a time, too
             if is_away(error):
                 raise UnreachableError(str(error)) from error  # kombu tries again
             raise
@@ -187,7 +188,7 @@ class Link:
         except RefusedError as error:
             if error.code not in (ResponseCode.SYSTEM_ERROR, ResponseCode.MESSAGE_ILLEGAL):
                 raise
-            log.warning("workers hold tasks with an ETA, because a broker takes no timer message: %s", error)
+            log.info("a worker holds a task with an ETA, because a broker took no timer message: %s", error)
             self._no_timers_until_s = time.monotonic() + TIMERS_REFUSED_S
             message.deliver_at_ms = 0
             return False
