@@ -10,9 +10,11 @@ from kombu import Connection, Consumer, Exchange, Producer, Queue
 
 from pymq.client import Credentials
 from pymq.client.sync import Admin
-from pymq.errors import RefusedError
+from pymq.errors import RefusedError, UnreachableError
 from pymq.model.tables import TopicConfig
 from pymq.testing.broker import TestBroker
+from pymq.testing.standalone import StandaloneProcess
+from tests.certificates import certificates
 
 ACCOUNTS = """\
 globalWhiteRemoteAddresses: []
@@ -77,3 +79,22 @@ def test_a_wrong_secret_is_refused_and_not_shown(secured: TestBroker) -> None:
         with pytest.raises(RefusedError) as raised:
             Producer(connection.default_channel, serializer="json").publish(1, routing_key="tasks", declare=[QUEUE])
     assert "wrong-secret" not in str(raised.value)
+
+
+def test_celerys_ssl_setting_makes_it_tls() -> None:
+    files = certificates()
+    settings = {
+        "tls.enable": "true",
+        "tls.server.mode": "enforcing",
+        "tls.server.certPath": str(files.server.cert_path),
+        "tls.server.keyPath": str(files.server.key_path),
+        "tls.client.trustCertPath": files.ca_path,
+    }
+    with StandaloneProcess(settings=settings) as server:
+        with Connection(f"pymq://{server.namesrv}/", ssl={"ca_certs": files.ca_path}) as connection:
+            Producer(connection.default_channel, serializer="json").publish(1, routing_key="tasks", declare=[QUEUE])
+            assert QUEUE(connection).get(no_ack=True).payload == 1
+        for ssl in (False, True):  # plain, and with the system's authorities
+            connection = Connection(f"pymq://{server.namesrv}/", ssl=ssl)
+            with pytest.raises(UnreachableError):
+                connection.transport.establish_connection()

@@ -37,7 +37,6 @@ class Held:
 
     received: Received
     until_s: float
-    is_delivered: bool = False
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -50,6 +49,7 @@ class Work:
         self._fail = fail
         self._fetcher = Fetcher(link, self._room, self._accept_all, fail)
         self._held: dict[str, Held] = {}  # by delivery tag
+        self._undelivered: set[str] = set()  # delivery tags of those that the application does not have yet
         self._prefetch_count = 0
         self._settling: set[asyncio.Task[None]] = set()
         self._renewing: asyncio.Task[None] | None = None
@@ -71,10 +71,8 @@ class Work:
 
     def delivered(self, delivery_tag: str) -> None:
         """Note that the application has a message."""
-        held = self._held.get(delivery_tag)
-        if held is not None:
-            held.is_delivered = True
-            self._fetcher.look()
+        self._undelivered.discard(delivery_tag)
+        self._fetcher.look()
 
     def ack(self, delivery_tag: str) -> None:
         """Acknowledge a message; an unknown tag is none of a task queue."""
@@ -100,7 +98,7 @@ class Work:
             for received in await self._link.consumer.receive(topic, 1, invisible_ms=self._invisible_ms, wait_ms=0):
                 payload = await self._accept(topic, received, begun_s)
                 if payload is not None:
-                    self._held[payload["properties"]["delivery_tag"]].is_delivered = True
+                    self._undelivered.discard(payload["properties"]["delivery_tag"])
                     return payload
         return None
 
@@ -130,7 +128,7 @@ class Work:
     def _room(self) -> int:
         if self._prefetch_count:
             return self._prefetch_count - len(self._held)
-        return UNDELIVERED_COUNT_MAX - sum(not held.is_delivered for held in self._held.values())
+        return UNDELIVERED_COUNT_MAX - len(self._undelivered)
 
     async def _accept_all(self, queue: Queue, topic: str, found: list[Received], begun_s: float) -> None:
         for received in found:
@@ -160,6 +158,7 @@ class Work:
             except PymqError as error:
                 log.warning("the worker holds message %s until its ETA: %s", received.message.message_id, error)
         self._held[delivery_tag] = held
+        self._undelivered.add(delivery_tag)
         if self._renewing is None:
             self._renewing = started(self._renew(), self._fail)
         return payload
@@ -194,6 +193,7 @@ class Work:
 
     def _settle(self, delivery_tag: str, settle: Settle, what: str) -> None:
         held = self._held.pop(delivery_tag, None)
+        self._undelivered.discard(delivery_tag)
         if held is not None:
             self._start(held, settle, what)
             self._fetcher.look()
