@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from kombu import Connection, Consumer, Exchange, Producer, Queue
+from kombu import Connection, Consumer, Exchange, Producer, Queue, binding
 from kombu.exceptions import ChannelError, OperationalError
 from pymq_celery import fetching, work
 from pymq_celery.names import exchange_topic, queue_topic
@@ -313,6 +313,18 @@ def test_private_queues_of_a_topic_exchange_get_what_fits(connect: Connect) -> N
     for key in ("task.done", "worker.online", "worker.beat.slow"):
         sender.publish(key, routing_key=key, declare=[exchange], delivery_mode=1)
     assert reader.wait(2) == ["worker.online", "worker.beat.slow"]
+    assert reader.quiet()
+
+
+@pytest.mark.parametrize(("kind", "keys"), [("topic", ["task.#", "worker.#"]), ("direct", ["task.done", "worker.up"])])
+def test_a_private_queue_with_several_bindings_gets_all_of_them(connect: Connect, kind: str, keys: list[str]) -> None:
+    exchange = Exchange("events", type=kind)
+    bindings = [binding(exchange, routing_key=key) for key in keys]
+    reader = Drained(connect(), Queue("r", exchange, bindings=bindings, exclusive=True))
+    sender = json_producer(connect(), exchange)
+    for key in ("task.done", "worker.up", "beat.slow"):
+        sender.publish(key, routing_key=key, declare=[exchange], delivery_mode=1)
+    assert reader.wait(2) == ["task.done", "worker.up"]
     assert reader.quiet()
 
 

@@ -37,10 +37,10 @@ Accepts = Callable[[str], object]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """An exchange's topic as one binding sees it: a tag that the broker selects, and which routing keys fit."""
+    """An exchange's topic as a queue sees it: the tags that the broker selects, and which routing keys fit."""
 
     topic: str
-    tag: str
+    tags: str
     accepts: Accepts
 
 
@@ -161,7 +161,7 @@ async def _pull(
 ) -> tuple[list[dict[str, Any]], bool]:
     """Return what fits of the next messages, and True at the end. Of two readers of a place one gets a message."""
     offset = places[each]
-    result = await link.puller.pull(each, offset, count_max, expression=source.tag, suspend_ms=wait_ms)
+    result = await link.puller.pull(each, offset, count_max, expression=source.tags, suspend_ms=wait_ms)
     if places[each] != offset:
         return [], False
     places[each] = result.next_offset

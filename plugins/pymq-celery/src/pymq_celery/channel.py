@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import uuid
 from collections.abc import Callable
 from enum import Enum
@@ -211,17 +210,18 @@ class Channel(virtual.Channel):  # type: ignore[misc] # kombu's types are of no 
         )
 
     def _sources(self, queue: str) -> list[Source]:
-        """Return what a broadcast queue reads: messages for its name, and those of its bindings."""
+        """Return what a broadcast queue reads: messages for its name, and those of its bindings, by exchange."""
         sources = [Source(self._exchange_topic(""), tag_of(queue), queue.__eq__)]
+        keys: dict[str, list[tuple[str, Any]]] = {}
         for exchange, routing_key, arguments in self.state.queue_bindings(queue):
+            keys.setdefault(exchange, []).append((routing_key, arguments))
+        for exchange, bound in keys.items():
             kind = self.typeof(exchange)
-            tag: str = EVERYTHING
-            accepts: broadcasts.Accepts = _any_key
+            tags = EVERYTHING
+            table = [kind.prepare_bind(queue, exchange, *each) for each in bound]
             if kind.type == "direct":
-                tag, accepts = tag_of(routing_key), routing_key.__eq__
-            elif kind.type == "topic":
-                accepts = re.compile(kind.prepare_bind(queue, exchange, routing_key, arguments)[1]).match
-            sources.append(Source(self._exchange_topic(exchange), tag, accepts))
+                tags = " || ".join(tag_of(routing_key) for routing_key, _ in bound)
+            sources.append(Source(self._exchange_topic(exchange), tags, partial(_takes, kind, table, exchange)))
         return sources
 
     def basic_cancel(self, consumer_tag: str) -> None:
@@ -304,5 +304,6 @@ class Channel(virtual.Channel):  # type: ignore[misc] # kombu's types are of no 
         self.connection.close_channel(self)
 
 
-def _any_key(routing_key: str) -> bool:
-    return True
+def _takes(kind: Any, table: list[Any], exchange: str, routing_key: str) -> bool:
+    """Return True when one of an exchange's bindings fits a routing key."""
+    return kind.type == "fanout" or bool(kind.lookup(table, exchange, routing_key, None))
