@@ -37,4 +37,4 @@ def test_tasks_run(apache: ApacheServer, tmp_path: Path) -> None:
         assert time.monotonic() - begun_s > 1.9
         assert app.control.ping(timeout=5, limit=1) == [{"w1@here": {"ok": "pong"}}]
         assert app.signature("tasks.kill_once").delay().get(timeout=GET_S) is True
-        workers.close(app)
+        workers.close_all(app)

@@ -36,6 +36,7 @@ def tasks(workers: ModuleType, url: str) -> Iterator[Any]:
     """The tasks of the program, sent from this process."""
     with sending(workers, url) as names:
         yield names
+        workers.close_all(names.app)
 
 
 @contextmanager

@@ -28,9 +28,10 @@ DRAIN_S = 120.0
 class Sender:
     """Sends numbered tasks until it is stopped; counts those that the broker took."""
 
-    def __init__(self, url: str, out: Path) -> None:
+    def __init__(self, workers: ModuleType, url: str, out: Path) -> None:
         self.sent: list[int] = []
         self._out = out
+        self._workers = workers
         self._app = Celery("tasks", broker=url, set_as_current=False)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -49,7 +50,7 @@ class Sender:
     def stop(self) -> None:
         self._stopping.set()
         self._thread.join()
-        self._app.close()
+        self._workers.close_all(self._app)
 
 
 def numbers_in(out: Path) -> Counter[int]:
@@ -73,7 +74,7 @@ def test_no_task_is_lost_when_workers_and_the_broker_are_killed(
         running = [start(number) for number in range(WORKER_COUNT)]
         for each in running:
             each.wait_ready()
-        sender = Sender(url, out)
+        sender = Sender(workers, url, out)
         try:
             begun_s = time.monotonic()
             for kill in range(1, KILL_COUNT + 1):

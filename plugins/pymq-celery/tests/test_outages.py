@@ -42,7 +42,7 @@ def test_a_worker_waits_for_servers_and_survives_their_kill(workers: ModuleType,
             while not out.exists() or set(out.read_text().split()) != {str(n) for n in range(2 * TASK_COUNT)}:
                 assert time.monotonic() < end_s, worker.log.read_text()
                 time.sleep(0.05)
-            app.close()
+            workers.close_all(app)
             assert worker.stop() == 0
     finally:
         if worker.process.poll() is None:

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from kombu import pools
+
 HERE = Path(__file__).parent
 WAIT_S = 60.0
 
@@ -77,11 +79,17 @@ def worker(url: str, log: Path, *options: str, visibility: float = 60) -> Iterat
 
 
 def close(app: Any) -> None:
-    """Close an application with the connection on which it reads results."""
+    """Close an application and the connection on which it reads results."""
     results = getattr(app.backend, "result_consumer", None)
     if results is not None and results._consumer is not None:
         results.stop()
     app.close()
+
+
+def close_all(app: Any) -> None:
+    """Close an application, and the connections that all of this process share."""
+    close(app)
+    pools.reset()
 
 
 def celery(url: str, *arguments: str) -> str:
