@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from kombu import Connection, Consumer, Exchange, Producer, Queue
+from kombu import Connection, Consumer, Exchange, Message, Producer, Queue
 
 from pymq.client import Credentials
-from pymq.client.sync import Admin
+from pymq.client.sync import Admin, SimpleConsumer
 from pymq.errors import RefusedError, UnreachableError
 from pymq.model.tables import TopicConfig
 from pymq.testing.broker import TestBroker
@@ -56,6 +56,26 @@ def test_a_user_without_admin_rights_uses_topics_that_exist(secured: TestBroker)
     with Connection(url(secured, "web-app:s3cret%2Fand%3Amore")) as connection:
         Producer(connection.default_channel, serializer="json").publish(1, routing_key="tasks", declare=[QUEUE])
         assert QUEUE(connection).get(no_ack=True).payload == 1
+
+
+def test_such_a_user_gets_replies_requeues_and_gives_up(secured: TestBroker) -> None:
+    private = Queue("mine", exclusive=True)
+    with Connection(url(secured, "web-app:s3cret%2Fand%3Amore")) as connection:
+        private(connection).declare()
+        producer = Producer(connection.default_channel, serializer="json")
+        producer.publish("reply", routing_key="mine", delivery_mode=1)
+        assert private(connection).get(no_ack=True).payload == "reply"
+        producer.publish("poison", routing_key="tasks", declare=[QUEUE])
+        QUEUE(connection).get().reject(requeue=True)
+        got: list[Message] = []
+        with Consumer(connection.default_channel, [QUEUE], on_message=got.append):
+            connection.drain_events(timeout=10)
+        assert got[0].delivery_info["redelivered"]
+        got[0].reject(requeue=False)
+    operator = Credentials("operator", "operator-secret")
+    with SimpleConsumer("looker", namesrv=secured.namesrv, credentials=operator) as consumer:
+        (received,) = consumer.receive("%DLQ%kombu", wait_ms=5000)
+    assert b"poison" in received.content()
 
 
 def test_making_a_topic_is_refused_with_what_is_missing(secured: TestBroker) -> None:
