@@ -203,6 +203,16 @@ def test_a_prefetch_count_of_one_holds_for_many_queues_together(connect: Connect
     assert sorted(message.payload for message in drained.messages) == sorted([queue.name for queue in queues] * 3)
 
 
+def test_a_cancelled_consumer_leaves_messages_to_others(connect: Connect) -> None:
+    queue = task_queue()
+    cancelled = Drained(connect(), queue, prefetch_count=4)
+    assert cancelled.quiet()  # its pop waits at the broker
+    cancelled.consumer.cancel()
+    put(connect(), queue, *range(8))
+    assert sorted(Drained(connect(), queue).wait(8)) == list(range(8))
+    assert cancelled.quiet()
+
+
 def test_two_consumers_of_one_channel_share_a_queue(connect: Connect) -> None:
     queue = task_queue()
     connection = connect()
