@@ -1,6 +1,6 @@
 """Tests of batch_job.py: PyMQ's pytest plugin gives each test a broker of its own.
 
-pip install '.[pytest]'                  (in a checkout of PyMQ)
+pip install '.[pytest]'
 pytest test_batch_job.py
 """
 

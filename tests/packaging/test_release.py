@@ -21,12 +21,14 @@ In a checkout:
 <!-- /checkout -->
 
 `pip install .` or `pip install '.[spark,tls]' numpy`,
-then `pip install ./plugins/pymq-filter-cel`; not `pip install ./x`.
+then `pip install ./plugins/pymq-filter-cel`, `pip install . ./plugins/pymq-celery`,
+or `pip install ./client`; not `pip install ./x`.
 """
 PUBLISHED = """# PyMQ
 
 `pip install pymq-toolkit` or `pip install 'pymq-toolkit[spark,tls]' numpy`,
-then `pip install pymq-filter-cel`; not `pip install ./x`.
+then `pip install pymq-filter-cel`, `pip install pymq-toolkit pymq-celery`,
+or `pip install pymq-client`; not `pip install ./x`.
 """
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
