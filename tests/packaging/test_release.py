@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from pymq.packages import SOURCE
 
 ROOT = Path(__file__).parents[2]
 VERSION = pymq.__version__
+REPOSITORY = "https://forge.example/pymq"
 UNPUBLISHED = """# PyMQ
 
 <!-- checkout -->
@@ -52,7 +54,7 @@ def checkout(tmp_path: Path) -> Path:
     (tmp_path / "CHANGELOG.md").write_text(f"# Changelog\n\n## {VERSION} - 2026-01-31\n")
     git(tmp_path, "init", "--quiet")
     git(tmp_path, "add", "--all")
-    publish(tmp_path)
+    publish(tmp_path, "--repository", REPOSITORY)
     commit(tmp_path)
     return tmp_path
 
@@ -138,6 +140,23 @@ def test_texts_that_install_from_a_checkout_are_refused(checkout: Path) -> None:
     commit(checkout)
     assert "run scripts/published once" in refusal(checkout)
     assert publish(checkout, "--check").returncode == 1
+
+
+def test_the_project_s_urls_are_set_at_the_release_and_may_change(checkout: Path) -> None:
+    for url in (REPOSITORY, "https://other.example/pymq"):
+        assert publish(checkout, "--repository", url, "--issues", f"{url}/issues").returncode == 0
+        for name in ("pyproject.toml", "client/pyproject.toml"):
+            project = tomllib.loads((checkout / name).read_text())["project"]
+            assert project["urls"] == {"Repository": url, "Issues": f"{url}/issues"}
+            assert "compression" in project["optional-dependencies"] or "spark" in project["optional-dependencies"]
+    assert publish(checkout, "--repository", 'https://h/"x').returncode == 2
+    assert publish(checkout, "--repository", "http://h/").returncode == 2
+
+
+def test_a_release_without_the_project_s_url_is_refused(checkout: Path) -> None:
+    shutil.copy(ROOT / "client" / "pyproject.toml", checkout / "client" / "pyproject.toml")
+    commit(checkout)
+    assert "run scripts/published --repository URL" in refusal(checkout)
 
 
 def test_an_unknown_argument_of_published_changes_nothing(checkout: Path) -> None:
