@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import socket
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
@@ -374,11 +375,12 @@ def test_a_long_read_is_counted_under_its_request_and_a_long_end_of_a_turn_as_su
 
     async def body(fixture: Fixture, port: int) -> None:
         client = await fixture.connect(port)
-        times_s, cpu_times_s = itertools.count(0.2, 0.2), itertools.count(0.2, 0.2)  # every look takes long
         client.send(Command(ECHO, opaque=1))
         await client.receive()
         turns = fixture.server.turns
-        turns.now_s, turns._cpu_s = times_s.__next__, cpu_times_s.__next__
+        # Every look takes long. The times go on from those that the server has seen.
+        turns.now_s = itertools.count(time.perf_counter() + 1, 0.2).__next__
+        turns._cpu_s = itertools.count(time.thread_time() + 1, 0.2).__next__
         client.send(Command(10, opaque=2))
         await client.receive()
         await until(lambda: turns.long_turns.keys() >= {"SEND_MESSAGE", "end of a turn"})
