@@ -20,7 +20,8 @@ from pymq_faststream import (
     PymqRouter,
 )
 
-from pymq.errors import UsageError
+from pymq.client import Message, Producer
+from pymq.errors import UnreachableError, UsageError
 from pymq.testing.broker import TestBroker
 
 pytestmark = pytest.mark.anyio
@@ -198,6 +199,68 @@ async def test_reply_to_names_a_topic_for_the_result(broker: PymqBroker, topic: 
         await broker.start()
         await broker.publish(1, topic, reply_to=f"{topic}-replies", correlation_id="c")
         assert await taken(inbox, 1) == [(2, "c")]
+
+
+@pytest.mark.parametrize("reply_to", ["a.b", "x" * 300, "missing", "%RETRY%other", "SCHEDULE_TOPIC_XXXX"])
+async def test_a_reply_to_a_topic_that_cannot_be_fails_no_handler(
+    server: TestBroker, broker: PymqBroker, topic: str, reply_to: str
+) -> None:
+    inbox: Inbox = asyncio.Queue()
+
+    @broker.subscriber(topic, ordered=True, settings={"suspend_ms": 10})
+    async def handle(number: int) -> str:
+        await inbox.put(number)
+        return "an answer"
+
+    async with broker:
+        await broker.start()
+        await broker.publish(1, topic, reply_to=reply_to, ordering_key="k")
+        await broker.publish(2, topic, ordering_key="k")
+        assert await taken(inbox, 2) == [1, 2]
+        is_made = await broker.config.broker_config.cluster.has_topic(reply_to)
+        assert is_made == (reply_to == "SCHEDULE_TOPIC_XXXX")  # which is the server's own
+
+
+async def test_a_forged_request_fails_no_handler(server: TestBroker, broker: PymqBroker, topic: str) -> None:
+    inbox: Inbox = asyncio.Queue()
+
+    @broker.subscriber(topic, ordered=True, settings={"suspend_ms": 10})
+    async def handle(body: str) -> str:
+        await inbox.put(body)
+        return "an answer"
+
+    async with broker, Producer("stranger", namesrv=server.namesrv) as stranger:
+        await broker.start()
+        for properties in (
+            {"REPLY_TO_CLIENT": "x"},
+            {"CORRELATION_ID": "x"},
+            {"CORRELATION_ID": "x", "REPLY_TO_CLIENT": "nobody"},
+        ):
+            await stranger.send(Message(topic, "forged", properties=properties), ordering_key="k")
+        await stranger.send(Message(topic, "last"), ordering_key="k")
+        assert await taken(inbox, 4) == ["forged", "forged", "forged", "last"]
+
+
+async def test_acknowledging_a_reply_within_a_handler_leaves_its_message_alone(broker: PymqBroker, topic: str) -> None:
+    inbox: Inbox = asyncio.Queue()
+
+    @broker.subscriber(f"{topic}-price", max_workers=2)
+    async def price(name: str) -> int:
+        return len(name)
+
+    @broker.subscriber(topic, ack_policy=AckPolicy.MANUAL, retry_delay_level=1)
+    async def handle(name: str, message: PymqMessage) -> None:
+        reply = await broker.request(name, f"{topic}-price", timeout=WAIT_S)
+        await reply.ack()
+        assert message.committed is None
+        await inbox.put((await reply.decode(), message.retry_count))
+        if message.retry_count:
+            await message.ack()
+
+    async with broker:
+        await broker.start()
+        await broker.publish("apple", topic)
+        assert await taken(inbox, 2) == [(5, 0), (5, 1)]
 
 
 async def test_filters_of_the_broker_and_of_the_handler(broker: PymqBroker, topic: str) -> None:
@@ -436,3 +499,28 @@ async def test_delayed_messages_come_later_alone_and_in_batches(
         assert await taken(inbox, 1) == [1]
         server.clock.advance(hours=1)
         assert await taken(inbox, 1) == [3]
+
+
+async def test_a_start_without_servers_fails_and_can_be_repeated(server: TestBroker, topic: str) -> None:
+    inbox: Inbox = asyncio.Queue()
+    away = PymqBroker("127.0.0.1:1", group=topic, logger=None)
+
+    @away.subscriber(topic)
+    async def nothing() -> None: ...
+
+    assert not await away.ping(0.1)
+    with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:1"):
+        await away.start()
+    await away.stop()
+
+    broker = PymqBroker(server.namesrv, group=topic, logger=None)
+
+    @broker.subscriber(topic)
+    async def handle(number: int) -> None:
+        await inbox.put(number)
+
+    for number in range(2):
+        async with broker:
+            await broker.start()
+            await broker.publish(number, topic)
+            assert await taken(inbox, 1) == [number]

@@ -80,7 +80,7 @@ class Cluster:
 
         Raises RefusedError for a user who may not, UnreachableError.
         """
-        if not self.creates_topics or await self._has(topic):
+        if not self.creates_topics or await self.has_topic(topic):
             return
         config = TopicConfig(topic_name=topic, read_queue_nums=self.queue_count, write_queue_nums=self.queue_count)
         for target in await self.admin.cluster.masters():
@@ -90,7 +90,7 @@ class Cluster:
                 need = f"topic {topic} does not exist: create it with a user who may, or set create_topics=False"
                 raise explained(error, need) from error
         end_s = time.monotonic() + ROUTE_WAIT_S
-        while not await self._has(topic):
+        while not await self.has_topic(topic):
             if time.monotonic() > end_s:
                 raise NotFoundError(f"topic {topic} was made, but no name server has its route after {ROUTE_WAIT_S} s")
             await asyncio.sleep(_ROUTE_PAUSE_S)
@@ -109,7 +109,8 @@ class Cluster:
                 if error.code == ResponseCode.NO_PERMISSION:
                     raise explained(error, f"a subscriber needs SUB on topic {topic} and on group {group}") from error
 
-    async def _has(self, topic: str) -> bool:
+    async def has_topic(self, topic: str) -> bool:
+        """Return True for a topic that name servers know."""
         try:
             await self.admin.topics.route(topic)
         except NotFoundError:

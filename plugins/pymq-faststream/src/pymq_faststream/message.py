@@ -87,13 +87,22 @@ def headers_of(raw: StoredMessage) -> dict[str, str]:
 
 
 def is_request(raw: StoredMessage) -> bool:
-    """Return True for a message whose sender waits for a reply."""
-    return bool(raw.properties.get(names.REPLY_TO_CLIENT) and raw.properties.get(names.CORRELATION_ID))
+    """Return True for a message whose sender waits for a reply, with all that a reply needs."""
+    return {names.REPLY_TO_CLIENT, names.CORRELATION_ID, names.CLUSTER} <= raw.properties.keys()
 
 
 async def parse_message(raw: StoredMessage) -> PymqMessage:
     """Return a stored message in FastStream's form."""
     return _parsed(raw, raw, raw.content())
+
+
+async def parse_reply(raw: StoredMessage) -> PymqMessage:
+    """Return a reply in FastStream's form. Acknowledging it does nothing to a message that is being handled."""
+    token = SETTLE.set(None)
+    try:
+        return await parse_message(raw)
+    finally:
+        SETTLE.reset(token)
 
 
 async def parse_batch(raw: tuple[StoredMessage, ...]) -> PymqMessage:

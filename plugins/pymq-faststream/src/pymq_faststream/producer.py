@@ -10,13 +10,14 @@ from faststream._internal.endpoint.utils import ParserComposition
 from faststream._internal.parser import BatchCodecProto, CodecProto, DefaultCodec
 from faststream._internal.producer import ProducerProto
 from faststream.exceptions import IncorrectState
-from faststream.response import PublishCommand
+from faststream.response import PublishCommand, PublishType
 
 from pymq.client import Message, Producer, SendResult, StoredMessage
 from pymq.errors import NotFoundError, PymqError, RefusedError, RequestTimeoutError, UsageError
+from pymq.model.names import topic_problem
 from pymq.wire.codes import ResponseCode
 from pymq_faststream.cluster import Cluster, explained
-from pymq_faststream.message import CONTENT_TYPE, CORRELATION_ID, REPLY_TO, decode_single, parse_message
+from pymq_faststream.message import CONTENT_TYPE, CORRELATION_ID, REPLY_TO, decode_single, parse_reply
 from pymq_faststream.response import MessageOptions, PymqPublishCommand, PymqResponse
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class PymqProducer(ProducerProto[PymqPublishCommand]):
     is_fake = False
 
     def __init__(self, cluster: Cluster, parser: CustomCallable | None, decoder: CustomCallable | None) -> None:
-        self._parser = ParserComposition(parser, parse_message)
+        self._parser = ParserComposition(parser, parse_reply)
         self._decoder = ParserComposition(decoder, decode_single)
         self.codec: CodecProto = DefaultCodec()
         self.serializer: SerializerProto | None = None
@@ -64,10 +65,12 @@ class PymqProducer(ProducerProto[PymqPublishCommand]):
         return self._client
 
     async def publish(self, cmd: PymqPublishCommand) -> SendResult | None:
-        """Send one message, or the reply to a request. None: the requester is gone."""
+        """Send one message, or the reply to one. None: nothing waits for the reply, or its topic can't be used."""
         message = await self.message(cmd, cmd.body, cmd.options)
         if cmd.request is not None:
             return await self._reply(cmd.request, message)
+        if cmd.publish_type is PublishType.REPLY:
+            return await self._reply_to_topic(cmd, message)
         return await self._send([message], cmd, [cmd.options])
 
     async def publish_batch(self, cmd: PymqPublishCommand) -> SendResult | None:
@@ -95,7 +98,7 @@ class PymqProducer(ProducerProto[PymqPublishCommand]):
         try:
             return await self._send_once(messages, cmd, options)
         except PymqError as error:
-            if isinstance(error, RefusedError) and error.code == ResponseCode.NO_PERMISSION:
+            if isinstance(error, RefusedError) and _is_forbidden(error):
                 raise explained(error, f"a publisher needs PUB on topic {cmd.destination}") from error
             if not _is_gone(error):
                 raise
@@ -120,6 +123,19 @@ class PymqProducer(ProducerProto[PymqPublishCommand]):
                 raise
             log.warning("nothing waits for the reply to %s any more: %s", request.message_id, error)
             return None
+
+    async def _reply_to_topic(self, cmd: PymqPublishCommand, message: Message) -> SendResult | None:
+        """Send to the topic that a message names in ``reply_to``. It may be a stranger's: no topic is made for it."""
+        problem = topic_problem(cmd.destination)
+        if problem is None:
+            try:
+                return await self._send_once([message], cmd, [cmd.options])
+            except PymqError as error:
+                if not (_is_gone(error) or _is_forbidden(error)):
+                    raise
+                problem = str(error)
+        log.warning("no reply to %.127r, which a message names in reply_to: %s", cmd.destination, problem)
+        return None
 
     async def message(self, cmd: PymqPublishCommand, body: Any, options: MessageOptions) -> Message:
         """Return the message for one body of a command."""
@@ -180,6 +196,10 @@ class ReplyPublisher(FakePublisher):
         reply.destination = self._topic
         reply.request = self._request
         return reply
+
+
+def _is_forbidden(error: PymqError) -> bool:
+    return isinstance(error, RefusedError) and error.code == ResponseCode.NO_PERMISSION
 
 
 def _is_gone(error: PymqError) -> bool:

@@ -112,7 +112,11 @@ class MemoryProducer(PymqProducer):
     async def request(self, cmd: PymqPublishCommand) -> StoredMessage:
         """Return what the first handler of the topic returns. Raises SubscriberNotFound without one."""
         asked = await self.message(cmd, cmd.body, cmd.options)
-        asked.properties |= {names.CORRELATION_ID: str(uuid.uuid4()), names.REPLY_TO_CLIENT: "test"}
+        asked.properties |= {
+            names.CORRELATION_ID: str(uuid.uuid4()),
+            names.REPLY_TO_CLIENT: "test",
+            names.CLUSTER: "test",
+        }
         raw = _stored(asked)
         for subscriber in self._subscribers(raw):
             with anyio.fail_after(REQUEST_TIMEOUT_S if cmd.timeout_s is None else cmd.timeout_s):
