@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Any
+
 import pytest
-from faststream import FastStream, TestApp
-from faststream.exceptions import SubscriberNotFound
+from faststream import Context, Depends, ExceptionMiddleware, FastStream, Header, StreamMessage, TestApp
+from faststream.exceptions import SetupError, SubscriberNotFound
 from pydantic import ValidationError
 from pymq_faststream import PymqBroker, PymqMessage, PymqPublishMessage, TestPymqBroker
+from pymq_faststream.annotations import PymqBroker as CurrentBroker
+from pymq_faststream.message import PymqMessage as RawMessage
 
 from pymq.errors import UsageError
 from pymq.testing.broker import TestBroker
@@ -151,3 +155,82 @@ async def test_a_subscriber_that_is_added_meanwhile() -> None:
         with pytest.raises(SubscriberNotFound):
             await started.request("y", "other")
     assert got == ["x"]
+
+
+async def test_dependencies_context_headers_and_exceptions() -> None:
+    broker = PymqBroker()
+    errors = ExceptionMiddleware()
+    seen: list[object] = []
+
+    @errors.add_handler(ZeroDivisionError, publish=True)
+    def answer(error: ZeroDivisionError) -> str:
+        return "infinite"
+
+    broker.add_middleware(errors)
+
+    def double(number: int) -> int:
+        return number * 2
+
+    @broker.subscriber("t")
+    async def handle(
+        number: int,
+        doubled: Annotated[int, Depends(double)],
+        message: PymqMessage,
+        kind: Annotated[str, Header("kind")],
+        tag: Annotated[str, Context("message.tags")],
+        started: CurrentBroker,
+    ) -> float:
+        seen.extend([doubled, message.keys, kind, tag, started is broker])
+        return 1 / number
+
+    async with TestPymqBroker(broker) as started:
+        reply = await started.request(2, "t", headers={"kind": "a"}, tags="x", keys=["k"])
+        assert await reply.decode() == 0.5
+        assert seen == [4, ["k"], "a", "x", True]
+        reply = await started.request(0, "t", headers={"kind": "a"}, keys="k")
+        assert await reply.decode() == "infinite"
+
+
+async def test_an_argument_of_a_class_in_place_of_its_annotation_is_refused_with_the_import() -> None:
+    broker = PymqBroker()
+
+    @broker.subscriber("t")
+    async def handle(message: RawMessage) -> None: ...
+
+    with pytest.raises(SetupError, match=r"from pymq_faststream\.annotations import PymqMessage"):
+        async with TestPymqBroker(broker, connect_only=False):
+            pass
+
+
+async def test_custom_parsers_decoders_and_codecs() -> None:
+    async def parser(raw: object, original: Any) -> Any:
+        message = await original(raw)
+        message.headers["parsed"] = "yes"
+        return message
+
+    async def decoder(message: StreamMessage[Any], original: Any) -> Any:
+        return [await original(message)]
+
+    class Upper:
+        async def decode(self, msg: StreamMessage[Any]) -> str:
+            return str(msg.body.decode()).upper()
+
+        async def encode(self, msg: Any, serializer: object = None) -> tuple[bytes, str | None]:
+            return str(msg).encode(), "text/x"
+
+    broker, coded = PymqBroker(parser=parser, decoder=decoder), PymqBroker(codec=Upper())
+    seen: list[object] = []
+
+    @broker.subscriber("t")
+    async def handle(body: list[str], message: PymqMessage) -> None:
+        seen.append((body, message.headers["parsed"]))
+
+    @coded.subscriber("t")
+    async def upper(body: str) -> str:
+        return body
+
+    async with TestPymqBroker(broker) as started:
+        await started.publish("x", "t")
+    async with TestPymqBroker(coded) as started:
+        assert await (await started.request("y", "t")).decode() == "Y"
+    assert seen == [(["x"], "yes")]

@@ -51,7 +51,14 @@ class PymqProducer(ProducerProto[PymqPublishCommand]):
 
     def connect(self, client: Producer, serializer: SerializerProto | None, codec: CodecProto | None) -> None:
         """Send through ``client`` from now on."""
-        self._client, self.serializer, self.codec = client, serializer, codec or DefaultCodec()
+        self._client = client
+        self.encode_by(serializer, codec)
+
+    def encode_by(self, serializer: SerializerProto | None, codec: CodecProto | None) -> None:
+        """Encode bodies, and decode those of replies, by the broker's codec if it has one."""
+        self.serializer = serializer
+        if codec is not None:
+            self.codec, self._decoder = codec, ParserComposition(codec.decode, decode_single)
 
     def disconnect(self) -> None:
         """Refuse to send from now on."""

@@ -87,7 +87,7 @@ class MemoryProducer(PymqProducer):
     def __init__(self, broker: PymqBroker, brokers: Iterable[PymqBroker]) -> None:
         config = broker.config.broker_config
         super().__init__(config.cluster, config.broker_parser, config.broker_decoder)
-        self.serializer, self.codec = config.fd_config._serializer, config.broker_codec or self.codec
+        self.encode_by(config.fd_config._serializer, config.broker_codec)
         self._brokers = brokers
 
     async def publish(self, cmd: PymqPublishCommand) -> None:
