@@ -23,6 +23,7 @@ async def application(namesrv: str) -> None:
     broker = PymqBroker(namesrv, group="faststream", logger=None)
     inbox: asyncio.Queue[Any] = asyncio.Queue()
     tries: list[int] = []
+    tried_twice = asyncio.Event()
 
     @broker.subscriber("fast-in", sql="price > 5")
     @broker.publisher("fast-out", tags="done")
@@ -36,6 +37,8 @@ async def application(namesrv: str) -> None:
     @broker.subscriber("fast-fails", retry_delay_level=1, max_retries=1, group="fast-fails")
     async def fail(number: int, message: PymqMessage) -> None:
         tries.append(message.retry_count)
+        if len(tries) > 1:
+            tried_twice.set()
         raise ValueError(number)
 
     async with broker:
@@ -52,8 +55,7 @@ async def application(namesrv: str) -> None:
             assert await reply.decode() == 8
             await broker.publish(5, "fast-fails")
             dead = broker.subscriber("%DLQ%fast-fails", group="fast-dead", consume_from="first", persistent=False)
-            while len(tries) < 2:
-                await asyncio.sleep(0.1)
+            await tried_twice.wait()
             await dead.start()
             letter = None
             while letter is None:
