@@ -222,7 +222,7 @@ class PymqSubscriber(SubscriberUsecase[Raw]):
 
     async def _taken(self, popper: SimpleConsumer, received: Received) -> PymqMessage | None:
         async def settle(status: AckStatus) -> None:
-            await (popper.give_back(received) if status is AckStatus.NACKED else popper.ack(received))
+            await (popper.ack(received) if status is AckStatus.ACKED else popper.give_back(received))
 
         parser, decoder = self._get_parser_and_decoder()
         raw: Raw = (received.message,) if self.subscription.batch else received.message
