@@ -24,6 +24,7 @@ pytestmark = pytest.mark.anyio
 HERE = Path(__file__).parent
 FASTSTREAM = [sys.executable, "-m", "faststream"]
 WAIT_S = 60.0
+USER = '{"name": "Bo", "number": 3}'
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +72,24 @@ async def test_faststream_run(server: TestBroker, topic: str) -> None:
             answer = await answers.get_one(timeout=WAIT_S)
             assert answer is not None
             assert await answer.decode() == "User: Ada - 2 registered"
+            asked = await asyncio.to_thread(
+                subprocess.run,
+                [
+                    *FASTSTREAM,
+                    "publish",
+                    "app:app",
+                    USER,
+                    "--topic",
+                    f"{topic}-in-topic",
+                    "--rpc",
+                ],
+                cwd=HERE,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=WAIT_S,
+            )
+            assert "User: Bo - 3 registered" in asked.stdout, asked.stderr
         finally:
             process.send_signal(signal.SIGTERM)
             rest, _ = await asyncio.to_thread(process.communicate, timeout=WAIT_S)

@@ -283,6 +283,29 @@ async def test_filters_of_the_broker_and_of_the_handler(broker: PymqBroker, topi
         assert sorted(await taken(inbox, 2)) == ["a:one", "other:two"]
 
 
+async def test_a_subscriber_of_several_topics(broker: PymqBroker, topic: str) -> None:
+    inbox: Inbox = asyncio.Queue()
+    topics = [f"{topic}-a", f"{topic}-b"]
+
+    @broker.subscriber(*topics)
+    async def handle(number: int, message: PymqMessage) -> None:
+        await inbox.put((number, message.topic))
+
+    looker = broker.subscriber(*topics, group=f"{topic}-looks", consume_from="first")
+    async with broker:
+        await broker.start()
+        for number, each in enumerate(topics):
+            await broker.publish(number, each)
+        assert sorted(await taken(inbox, 2)) == list(enumerate(topics))
+        found = [await looker.get_one(timeout=WAIT_S) for _ in topics]
+        assert sorted(each.topic for each in found if each is not None) == topics
+        waiting = asyncio.create_task(looker.get_one(timeout=WAIT_S))
+        for each in topics:  # whichever it waits for
+            await asyncio.sleep(0)
+            await broker.publish(5, each)
+        assert await waiting is not None
+
+
 async def test_an_ordered_subscriber_keeps_the_order_of_a_key(broker: PymqBroker, topic: str) -> None:
     inbox: Inbox = asyncio.Queue()
 
@@ -398,6 +421,31 @@ async def test_get_one_and_loops_take_messages_without_handlers(broker: PymqBrok
         async for message in subscriber:
             assert await message.decode() == "two"
             break
+
+
+async def test_a_loop_outlives_its_server_and_ends_with_its_subscriber(
+    server: TestBroker, broker: PymqBroker, topic: str
+) -> None:
+    subscriber = broker.subscriber(topic, consume_from="first")
+    inbox: Inbox = asyncio.Queue()
+
+    async def read() -> None:
+        async for message in subscriber:
+            await inbox.put(await message.decode())
+
+    async with broker:
+        await broker.start()
+        await broker.publish("x", topic)
+        reading = asyncio.create_task(read())
+        assert await taken(inbox, 1) == ["x"]
+        server.kill()
+        server.restart()
+        await broker.publish("y", topic, timeout=WAIT_S)
+        while await taken(inbox, 1) != ["y"]:
+            pass  # x comes again if its acknowledgement was lost
+        await subscriber.stop()
+        async with asyncio.timeout(WAIT_S):
+            await reading
 
 
 async def test_a_handler_may_stop_its_subscriber(broker: PymqBroker, topic: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from pymq_faststream import PymqBroker, PymqMessage, PymqRouter, TestPymqBroker
 from pymq_faststream.testing import _stored
 
 from pymq.client import ConsumeResult, Message
+from pymq.model import sysflag
 from pymq.testing.broker import TestBroker
 
 pytestmark = pytest.mark.anyio
@@ -21,7 +23,9 @@ SUCCESS, LATER, DEAD = ConsumeResult.SUCCESS, ConsumeResult.RECONSUME_LATER, Con
 Policy = AckPolicy
 
 
-async def result_of(act: Callable[[PymqMessage], Any], body: bytes = b"1", **options: Any) -> ConsumeResult:
+async def result_of(
+    act: Callable[[PymqMessage], Any], body: bytes = b"1", sys_flag: int = 0, **options: Any
+) -> ConsumeResult:
     """Return what PyMQ is told after a handler did ``act``."""
     broker = PymqBroker(logger=None)
     subscriber = broker.subscriber("t", **options)
@@ -33,7 +37,7 @@ async def result_of(act: Callable[[PymqMessage], Any], body: bytes = b"1", **opt
 
     raw = _stored(Message("t", body, properties={"content-type": "application/json"}))
     async with TestPymqBroker(broker):
-        return await subscriber._on_messages([raw])
+        return await subscriber._on_messages([replace(raw, sys_flag=sys_flag)])
 
 
 def nothing(message: PymqMessage) -> None: ...
@@ -60,6 +64,7 @@ async def test_each_policy(policy: AckPolicy, done: ConsumeResult, failed: Consu
     assert await result_of(nothing, ack_policy=policy) is done
     assert await result_of(raising(ValueError("no")), ack_policy=policy) is failed
     assert await result_of(nothing, b"{no json", ack_policy=policy) is failed
+    assert await result_of(nothing, b"no zlib", sysflag.COMPRESSED, ack_policy=policy) is failed
     batch: dict[str, Any] = {"ack_policy": policy, "batch": True}
     assert await result_of(nothing, **batch) is done
     assert await result_of(nothing, b"{no json", **batch) is failed
@@ -101,6 +106,7 @@ async def test_what_is_given_back_comes_again_and_ends_as_a_dead_letter(
     @broker.subscriber(topic, group=topic, retry_delay_level=1, max_retries=1)
     async def handle(body: str, message: PymqMessage) -> None:
         await tries.put(message.retry_count)
+        assert message.topic == topic
         raise ValueError(body)
 
     dead = broker.subscriber(f"%DLQ%{topic}", group=f"{topic}-dead", consume_from="first")
@@ -129,12 +135,13 @@ async def test_a_body_that_no_handler_can_read_is_rejected_and_the_rest_goes_on(
         await broker.publish(b"\xff\xfe", topic, headers={"content-type": "text/plain"})
         await broker.publish(b"{", topic, headers={"content-type": "application/json"})
         await broker.publish("no number", topic)
+        await broker.publish(b"[" * 100_000, topic)
         await broker.publish(5, topic)
         async with asyncio.timeout(WAIT_S):
             assert await inbox.get() == 5
             bodies: list[bytes] = []
-            while len(bodies) < 3:
+            while len(bodies) < 4:
                 if (letter := await dead.get_one(timeout=1)) is not None:
                     bodies.append(letter.body)
-    assert sorted(bodies) == [b"no number", b"{", b"\xff\xfe"]
+    assert sorted(bodies) == [b"[" * 100_000, b"no number", b"{", b"\xff\xfe"]
     assert inbox.empty()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, NoReturn, cast
 
 from faststream._internal.configs import SubscriberSpecificationConfig, SubscriberUsecaseConfig
@@ -20,7 +23,7 @@ from faststream.specification.schema import Message, Operation, SubscriberSpec
 
 from pymq.client import ConsumeResult, PushConsumer, Received, SimpleConsumer, StoredMessage
 from pymq.client.handover import UnhandledError
-from pymq.errors import UsageError
+from pymq.errors import UnreachableError, UsageError
 from pymq_faststream.config import PymqBrokerConfig
 from pymq_faststream.message import (
     SETTLE,
@@ -50,6 +53,8 @@ UNSETTLED = {
     AckPolicy.MANUAL: ConsumeResult.RECONSUME_LATER,
 }
 LOOP_WAIT_S = 5.0
+RETRY_S = 0.5
+TURN_S = 0.2  # how long get_one waits for one of several topics
 
 
 @dataclass(kw_only=True)
@@ -198,25 +203,34 @@ class PymqSubscriber(SubscriberUsecase[Raw]):
         """Return the next message, or None if none came in time. It is acknowledged, unless the policy is MANUAL."""
         if self._popper is None:
             self._refuse_loop()
-        for number in range(len(self.topics)):
+        topics, popper = self.topics, self._popper
+        tags, sql = self.subscription.tags, self.subscription.sql
+        end_s = time.monotonic() + timeout
+        for asked_count in count(1):
+            left_s = end_s - time.monotonic()
+            # One that is empty must not keep the others waiting, and each is asked before the time is over.
+            wait_s = left_s if len(topics) == 1 else min(left_s, TURN_S) if asked_count > len(topics) else 0
             self._turn += 1
-            found = await self._popper.receive(
-                self.topics[self._turn % len(self.topics)],
-                1,
-                wait_ms=int(timeout * 1000) if number == len(self.topics) - 1 else 0,
-                expression=self.subscription.tags,
-                sql=self.subscription.sql,
-            )
+            topic = topics[self._turn % len(topics)]
+            found = await popper.receive(topic, 1, wait_ms=max(0, int(wait_s * 1000)), expression=tags, sql=sql)
             if found:
-                return await self._taken(self._popper, found[0])
+                return await self._taken(popper, found[0])
+            if asked_count >= len(topics) and time.monotonic() >= end_s:
+                break
         return None
 
     async def __aiter__(self) -> AsyncIterator[PymqMessage]:
-        """Yield messages as :meth:`get_one` returns them, until the subscriber stops."""
+        """Yield messages as :meth:`get_one` returns them, until the subscriber stops. Waits while servers are away."""
         if self._popper is None:
             self._refuse_loop()
         while self._popper is not None:
-            message = await self.get_one(timeout=LOOP_WAIT_S)
+            try:
+                message = await self.get_one(timeout=LOOP_WAIT_S)
+            except UnreachableError as error:
+                if self._popper is not None:  # else it was stopped meanwhile
+                    self._log(logging.WARNING, f"no messages for now: {error}")
+                    await asyncio.sleep(RETRY_S)
+                continue
             if message is not None:
                 yield message
 
