@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from pymq.testing.standalone import StandaloneProcess
 
 pytestmark = pytest.mark.anyio
 WAIT_S = 60.0
-KILL_COUNT = 4
+KILL_COUNT = int(os.environ.get("PYMQ_FASTSTREAM_KILLS", "4"))
 QUICK: Any = {"rebalance_interval_s": 0.05, "retry_interval_s": 0.05, "commit_interval_s": 0.2}
 
 
