@@ -409,14 +409,17 @@ async def test_get_one_and_loops_take_messages_without_handlers(broker: PymqBrok
         assert await subscriber.get_one(timeout=0) is None
         held = await manual.get_one(timeout=WAIT_S)
         assert held is not None
-        for verb in ("nack", "reject"):
-            await getattr(held, verb)()
-            again = await manual.get_one(timeout=WAIT_S)
-            assert again is not None
-            assert again.message_id == held.message_id
-            held = again
-        await held.ack()
+        await held.nack()
+        again = await manual.get_one(timeout=WAIT_S)
+        assert again is not None
+        assert again.message_id == held.message_id
+        await again.reject()
         assert await manual.get_one(timeout=0) is None
+        dead = broker.subscriber(f"%DLQ%{topic}-m", group=f"{topic}-d", consume_from="first", persistent=False)
+        await dead.start()
+        letter = await dead.get_one(timeout=WAIT_S)
+        assert letter is not None
+        assert await letter.decode() == "one"
         await broker.publish("two", topic)
         async for message in subscriber:
             assert await message.decode() == "two"

@@ -235,8 +235,10 @@ class PymqSubscriber(SubscriberUsecase[Raw]):
                 yield message
 
     async def _taken(self, popper: SimpleConsumer, received: Received) -> PymqMessage | None:
+        settling = {AckStatus.ACKED: popper.ack, AckStatus.REJECTED: popper.give_up}
+
         async def settle(status: AckStatus) -> None:
-            await (popper.ack(received) if status is AckStatus.ACKED else popper.give_back(received))
+            await settling.get(status, popper.give_back)(received)
 
         parser, decoder = self._get_parser_and_decoder()
         raw: Raw = (received.message,) if self.subscription.batch else received.message
