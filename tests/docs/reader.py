@@ -15,7 +15,8 @@ from tests.docs.blocks import GOES_ON, OUTPUT, PYTHON, RUN, RUNS_ON, Block, matc
 from tests.ports import free_port_block
 
 ROOT = Path(__file__).parents[2]
-BLOCK_TIMEOUT_S = 150.0
+PYTHON_PATH = f'"{sys.executable}"'  # as in an environment that is active; Spark starts its workers with python3
+BLOCK_TIMEOUT_S = 240.0
 # Ports in the pages. The machine may have servers on them, so a reader in a test uses other ones.
 NAMESRV, BROKER, CONSOLE, GRPC = "9876", "10911", "8082", "8081"
 
@@ -70,7 +71,7 @@ class Reader:
         home, programs = folder / "home", folder / "bin"
         for each in (self._folder, home, programs):
             each.mkdir()
-        for name, command in {"pymq": f'"{sys.executable}" -m pymq', "python": f'"{sys.executable}"'}.items():
+        for name, command in {"pymq": f"{PYTHON_PATH} -m pymq", "python": PYTHON_PATH, "python3": PYTHON_PATH}.items():
             (programs / name).write_text(f'#!/bin/sh\nexec {command} "$@"\n')
             (programs / name).chmod(0o755)
         namesrv, broker = free_port_block(0, 0), free_port_block(2, 1)

@@ -17,7 +17,7 @@ def page(name: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", PAGES)
 def test_the_page_works_as_printed(name: str, tmp_path: Path) -> None:
     blocks = blocks_of(page(name))
