@@ -77,7 +77,8 @@ def test_every_metric_is_documented_as_it_is() -> None:
 def test_modules_that_are_named_are_there(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
     named = set(re.findall(r"`([\w/]+\.py)`", text))
-    there = [path.as_posix() for top in ("pymq", "tests", "plugins") for path in (ROOT / top).rglob("*.py")]
+    folders = [ROOT / top for top in ("pymq", "client", "tests", "plugins")]
+    there = [path.as_posix() for path in (*ROOT.glob("*.py"), *(path for top in folders for path in top.rglob("*.py")))]
     assert not [module for module in sorted(named) if not any(path.endswith(f"/{module}") for path in there)]
 
 
