@@ -9,6 +9,7 @@ from pymq.client.consumer_settings import TO_DEAD_LETTERS
 from pymq.client.instance import ClientInstance
 from pymq.client.popped_answer import popped
 from pymq.client.received import Received
+from pymq.client.send_back import send_back_header
 from pymq.client.subscription import Subscription, explained
 from pymq.errors import RefusedError
 from pymq.model import pop
@@ -21,7 +22,6 @@ from pymq.wire.headers.pop import (
     ChangeInvisibleTimeHeader,
     PopMessageHeader,
 )
-from pymq.wire.headers.send import ConsumerSendMsgBackHeader
 
 POP_COUNT_MAX = 32  # messages of one pop
 ANY_QUEUE = -1
@@ -121,15 +121,7 @@ class Popping:
     async def give_up(self, received: Received) -> None:
         """Move a message to the group's dead letters. Raises as :meth:`pop`."""
         message = received.message
-        header = ConsumerSendMsgBackHeader(
-            offset=message.physical_offset,
-            group=self._group,
-            delay_level=TO_DEAD_LETTERS,
-            origin_msg_id=message.offset_message_id,
-            origin_topic=message.topic,
-            unit_mode=False,
-            max_reconsume_times=message.reconsume_times,
-        )
+        header = send_back_header(self._group, message, TO_DEAD_LETTERS, message.reconsume_times)
         await self._ask(received, request(RequestCode.CONSUMER_SEND_MSG_BACK, header))
         await self.ack(received)
 

@@ -26,18 +26,25 @@ _NOT_COPIED = {names.TRANSACTION_PREPARED, names.RECONSUME_TIME, names.MAX_RECON
 _NOT_COPIED |= {names.REAL_TOPIC, names.REAL_QUEUE_ID}
 
 
-async def send_back(state: ConsumerState, message: StoredMessage, delay_level: int) -> bool:
-    """Ask the broker to deliver ``message`` again later. Returns False if that failed: the caller must keep it."""
-    max_times = state.settings.reconsume_count_max
-    header = ConsumerSendMsgBackHeader(
+def send_back_header(
+    group: str, message: StoredMessage, delay_level: int, reconsume_times_max: int
+) -> ConsumerSendMsgBackHeader:
+    """Return the header that has a broker store ``message`` for ``group`` again, or among its dead letters."""
+    return ConsumerSendMsgBackHeader(
         offset=message.physical_offset,
-        group=state.group,
+        group=group,
         delay_level=delay_level,
         origin_msg_id=message.offset_message_id,
         origin_topic=message.topic,
         unit_mode=False,
-        max_reconsume_times=max_times,
+        max_reconsume_times=reconsume_times_max,
     )
+
+
+async def send_back(state: ConsumerState, message: StoredMessage, delay_level: int) -> bool:
+    """Ask the broker to deliver ``message`` again later. Returns False if that failed: the caller must keep it."""
+    max_times = state.settings.reconsume_count_max
+    header = send_back_header(state.group, message, delay_level, max_times)
     queue = MessageQueue(message.topic, message.broker_name, message.queue_id)
     try:
         address = await state.instance.routes.read_address(queue)

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from tests.docs.blocks import GOES_ON, OUTPUT, PYTHON, RUN, RUNS_ON, Block, matches
 from tests.ports import free_port_block
+from tests.programs_on_path import path_with_programs
 
 ROOT = Path(__file__).parents[2]
-PYTHON_PATH = f'"{sys.executable}"'  # as in an environment that is active; Spark starts its workers with python3
 BLOCK_TIMEOUT_S = 240.0
 # Ports in the pages. The machine may have servers on them, so a reader in a test uses other ones.
 NAMESRV, BROKER, CONSOLE, GRPC = "9876", "10911", "8082", "8081"
@@ -68,17 +68,14 @@ class Reader:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "folder"
-        home, programs = folder / "home", folder / "bin"
-        for each in (self._folder, home, programs):
+        home = folder / "home"
+        for each in (self._folder, home):
             each.mkdir()
-        for name, command in {"pymq": f"{PYTHON_PATH} -m pymq", "python": PYTHON_PATH, "python3": PYTHON_PATH}.items():
-            (programs / name).write_text(f'#!/bin/sh\nexec {command} "$@"\n')
-            (programs / name).chmod(0o755)
         namesrv, broker = free_port_block(0, 0), free_port_block(2, 1)
         self._ports = {NAMESRV: namesrv, BROKER: broker, CONSOLE: free_port_block(0, 0), GRPC: free_port_block(0, 0)}
         self._environment = {
             **os.environ,
-            "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+            "PATH": path_with_programs(folder / "bin"),
             "HOME": str(home),
             "PYTHONPATH": str(ROOT),
             "PYTHONUNBUFFERED": "1",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from tests.interop.support.maven import class_path
 from tests.interop.support.nodejs import modules_directory
 from tests.interop.support.running import JVM_FLAGS
 from tests.interop.support.tools import own_places, require
+from tests.programs_on_path import path_with_programs
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -23,11 +23,7 @@ TIMEOUT_S = 150
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
     """Return the environment of a machine with ``pymq`` on PATH."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    (programs / "pymq").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m pymq "$@"\n')
-    (programs / "pymq").chmod(0o755)
-    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+    path = path_with_programs(tmp_path / "bin")
     return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
 
 

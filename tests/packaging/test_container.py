@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from tests.ports import free_port_block
+from tests.programs_on_path import path_with_programs
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "conf" / "Containerfile").read_text("utf-8")
@@ -125,12 +126,7 @@ def test_the_workflow_for_others_starts_a_broker_with_commands_that_work(tmp_pat
     runs = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
     (start,) = (run for run in runs if "pymq standalone" in run)
     (send,) = (run for run in runs if "pymq send" in run)
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    for name, command in {"pymq": f'"{sys.executable}" -m pymq', "python": f'"{sys.executable}"'}.items():
-        (programs / name).write_text(f'#!/bin/sh\nexec {command} "$@"\n')
-        (programs / name).chmod(0o755)
-    environment = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PATH": path_with_programs(tmp_path / "bin"), "PYTHONPATH": str(ROOT)}
     environment |= {"GITHUB_ENV": str(tmp_path / "env"), "HOME": str(tmp_path)}
     script = f"set -eu\n{start}\nserver=$!\nset -a; . {tmp_path}/env; set +a\n{send}\nkill $server; wait $server\n"
     done = subprocess.run(

@@ -75,7 +75,7 @@ async def check_replicas(
     outcomes: list[ReplicaCheck] = []
     for key in sorted({(view.cluster, view.name) for view in asked}):
         members = [view for view in asked if (view.cluster, view.name) == key]
-        outcomes += _too_few(members, count_min) or await _check_group(admin, members, samples, full)
+        outcomes += await _check_group(admin, members, samples, full, count_min)
     return [outcome.as_record() for outcome in outcomes]
 
 
@@ -97,24 +97,19 @@ def as_result(records: Sequence[dict[str, Any]], limits: Limits) -> Result:
     return result
 
 
-def _too_few(views: Sequence[BrokerView], count_min: int) -> list[ReplicaCheck]:
-    """Return what is wrong with a master that has fewer slaves than it must have; nothing when there is no master."""
-    masters = [view for view in views if view.is_master]
-    slaves = [view for view in views if not view.is_master]
-    if not masters or len(slaves) >= count_min:
-        return []
-    step = START_SLAVE.format(masters[0].name)
-    text = f"{format_count(len(slaves), 'slave')} registered, {count_min} must be (--count): {step}"
-    return [ReplicaCheck(masters[0], problems=[text])]
-
-
-async def _check_group(admin: Admin, views: Sequence[BrokerView], samples: int, full: bool) -> list[ReplicaCheck]:
+async def _check_group(
+    admin: Admin, views: Sequence[BrokerView], samples: int, full: bool, count_min: int
+) -> list[ReplicaCheck]:
     masters = [view for view in views if view.is_master]
     slaves = [view for view in views if not view.is_master]
     if not masters:
         why = "no master is registered: start it, or make a slave the master with pymq broker promote"
         return [ReplicaCheck(views[0], slave, problems=[why]) for slave in slaves]
     master = masters[0]
+    if len(slaves) < count_min:
+        step = START_SLAVE.format(master.name)
+        text = f"{format_count(len(slaves), 'slave')} registered, {count_min} must be (--count): {step}"
+        return [ReplicaCheck(master, problems=[text])]
     if master.status is None:
         return [ReplicaCheck(master, problems=[f"the master does not answer: {master.error}"])]
     if not slaves:
