@@ -7,13 +7,13 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 from dataclasses import replace
 from pathlib import Path
 
 from tests.docs.blocks import GOES_ON, OUTPUT, PYTHON, RUN, RUNS_ON, Block, matches
 from tests.ports import free_port_block
 from tests.programs_on_path import path_with_programs
+from tests.running_program import RunningProgram
 
 ROOT = Path(__file__).parents[2]
 BLOCK_TIMEOUT_S = 240.0
@@ -21,46 +21,21 @@ BLOCK_TIMEOUT_S = 240.0
 NAMESRV, BROKER, CONSOLE, GRPC = "9876", "10911", "8082", "8081"
 
 
-class Program:
+class Program(RunningProgram):
     """A program that the reader leaves running."""
-
-    def __init__(self, command: list[str], folder: Path, environment: dict[str, str]) -> None:
-        self.printed = ""
-        self._changed = threading.Condition()
-        self._process = subprocess.Popen(
-            command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            with self._changed:
-                self.printed += line
-                self._changed.notify_all()
-        with self._changed:
-            self._changed.notify_all()
 
     def wait_for(self, shown: str) -> None:
         """Wait until it has printed the lines of ``shown``."""
-        with self._changed:
-            seen = self._changed.wait_for(
-                lambda: matches(shown, self.printed) or self._process.poll() is not None, BLOCK_TIMEOUT_S
-            )
-        assert seen and matches(shown, self.printed), f"it printed:\n{self.printed}\nand not:\n{shown}"
+        self.wait_until(lambda printed: matches(shown, printed), shown, BLOCK_TIMEOUT_S)
 
     def end(self) -> None:
         """Press Ctrl-C."""
-        assert self._process.poll() is None, f"it ended by itself:\n{self.printed}"
-        self._process.send_signal(signal.SIGINT)
+        assert self.process.poll() is None, f"it ended by itself:\n{self.printed}"
+        self.process.send_signal(signal.SIGINT)
         try:
-            self._process.wait(BLOCK_TIMEOUT_S)
+            self.wait(BLOCK_TIMEOUT_S)
         finally:
-            self._process.kill()
-            self._thread.join(BLOCK_TIMEOUT_S)
-            assert self._process.stdout is not None
-            self._process.stdout.close()
+            self.close()
 
 
 class Reader:

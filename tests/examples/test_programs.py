@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
-import threading
 import time
 import urllib.parse
 import urllib.request
@@ -21,6 +19,7 @@ from pymq.client import Message, PullStatus
 from pymq.client.sync import Producer, PullConsumer
 from pymq.testing.standalone import StandaloneProcess
 from tests.ports import free_port_block
+from tests.running_program import RunningProgram
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -35,12 +34,10 @@ def server() -> Iterator[StandaloneProcess]:
         yield process
 
 
-class Program:
-    """A running example. Its folder is empty, its output is kept."""
+class Program(RunningProgram):
+    """A running example, in an empty folder."""
 
     def __init__(self, server: StandaloneProcess, folder: Path, *command: str, **environment: str) -> None:
-        self.printed = ""
-        self._changed = threading.Condition()
         variables = {
             **os.environ,
             "NAMESRV_ADDR": server.namesrv,
@@ -48,44 +45,15 @@ class Program:
             "PYTHONUNBUFFERED": "1",
             **environment,
         }
-        self.process = subprocess.Popen(
-            [sys.executable, *command],
-            cwd=folder,
-            env=variables,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            with self._changed:
-                self.printed += line
-                self._changed.notify_all()
+        super().__init__([sys.executable, *command], folder, variables)
 
     def wait_for(self, text: str) -> None:
-        with self._changed:
-            assert self._changed.wait_for(lambda: text in self.printed, DEADLINE_S), f"no {text!r}:\n{self.printed}"
+        self.wait_until(lambda printed: text in printed, text, DEADLINE_S)
 
     def end(self) -> str:
         """Wait for its end; return what it printed."""
-        code = self.process.wait(DEADLINE_S)
-        self._thread.join(DEADLINE_S)
-        assert code == 0, self.printed
+        assert self.wait(DEADLINE_S) == 0, self.printed
         return self.printed
-
-    def __enter__(self) -> Program:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.wait()
-        self._thread.join(DEADLINE_S)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
 
 
 @pytest.fixture
@@ -101,7 +69,7 @@ def start(server: StandaloneProcess, tmp_path: Path) -> Iterator[Callable[..., P
 
     yield begin
     for program in running:
-        program.__exit__()
+        program.close()
 
 
 def send(server: StandaloneProcess, topic: str, *bodies: str) -> None:
