@@ -203,23 +203,20 @@ def session(
 
 def _joined_or_new(master: str, conf: Mapping[str, str], java: Java | None) -> SparkSession:
     loaded = sys.modules.get("pyspark")
-    if loaded is None or loaded.SparkContext._active_spark_context is None:
-        java = java or find_java()
-        _Current.announce(
-            f"starting Spark {version('pyspark')} with {java}"
-        )  # before its import, which takes long, too
-    from pyspark import SparkContext
+    if loaded is not None and loaded.SparkContext._active_spark_context is not None:
+        joined: SparkSession = loaded.sql.SparkSession.builder.getOrCreate()
+        _register(joined)  # it may not find the package by itself
+        _Current.users += 1
+        return joined
+    java = java or find_java()
+    # Before the import of pyspark, which takes long, too.
+    _Current.announce(f"starting Spark {version('pyspark')} with {java}")
     from pyspark.sql import SparkSession
 
-    if SparkContext._active_spark_context is not None:
-        spark = SparkSession.builder.getOrCreate()
-        _register(spark)  # it may not find the package by itself
-        _Current.users += 1
-        return spark
     if _Current.gateway is not None:
         # The program has stopped the session itself, so its JVM is no longer used.
         _end_jvm(_Current.gateway)
-    gateway = _Gateway(java or find_java(), master, {**_defaults(master), **conf})
+    gateway = _Gateway(java, master, {**_defaults(master), **conf})
     _Current.gateway = gateway
     try:
         port, secret = gateway.wait_ready(DOWNLOAD_TIMEOUT_S if "spark.jars.packages" in conf else START_TIMEOUT_S)
