@@ -34,6 +34,10 @@ class FakeCluster:
         """Codes to answer the next pulls with, before anything else; -1 closes the connection."""
         self.remark = "scripted"
         self.has_stats = True
+        self.deleted_below: dict[str, int] | None = None
+        """What a PyMQ broker says of topics' deletions; None stands for one of RocketMQ."""
+        self.brokers: dict[str, str] = {}
+        """The addresses of the broker's name by id, when it is not alone and the master."""
         self.is_registered = True
         """Whether the name server knows the broker, which answers also when not."""
         self.silent: Counter[int] = Counter()
@@ -57,6 +61,15 @@ class FakeCluster:
         first = self.min_offsets[topic, queue_id] if start is None else start
         last = len(self.queues[topic, queue_id]) if stop is None else stop
         return QueueRange(topic, BROKER, queue_id, first, last, (self.address,))
+
+    def make_again(self, topic: str, *queues: list[bytes]) -> None:
+        """Delete a topic, and make it again with these records."""
+        for key in [key for key in self.queues if key[0] == topic]:
+            del self.queues[key]
+        for queue_id, records in enumerate(queues):
+            self.add(topic, queue_id, records)
+        if self.deleted_below is not None:
+            self.deleted_below[topic] = self.deleted_below.get(topic, 0) + 1000
 
     def close(self) -> None:
         self._listener.close()
@@ -132,7 +145,9 @@ class FakeCluster:
             for name, queue_id in [key]
             if name == topic
         )
-        return Command(0, body=f'{{"offsetTable":{{{offsets}}},"topicPutTps":0.0}}'.encode())
+        body = f'{{"offsetTable":{{{offsets}}},"topicPutTps":0.0}}'.encode()
+        ext = {} if self.deleted_below is None else {"pymqDeletedBelow": str(self.deleted_below.get(topic, 0))}
+        return Command(0, ext=ext, body=body)
 
     def _route(self, topic: str) -> Command:
         ids = [queue_id for name, queue_id in self.queues if name == topic]
@@ -140,7 +155,7 @@ class FakeCluster:
             return Command(ResponseCode.TOPIC_NOT_EXIST, remark=f"No topic route info in name server for: {topic}")
         assert not is_system_topic(topic)
         queue = {"brokerName": BROKER, "readQueueNums": max(ids) + 1, "writeQueueNums": 1, "perm": 6, "topicSysFlag": 0}
-        broker = {"brokerName": BROKER, "cluster": "DefaultCluster", "brokerAddrs": {"0": self.address}}
+        broker = {"brokerName": BROKER, "cluster": "DefaultCluster", "brokerAddrs": self.brokers or {"0": self.address}}
         body = {
             "queueDatas": [queue],
             "brokerDatas": [broker],
@@ -179,6 +194,9 @@ class FakeCluster:
         if self.answers:
             code = self.answers.pop(0)
             return None if code < 0 else Command(code, remark=self.remark, ext=_pull_ext(offset, low, high))
+        known = ext.get("pymqDeletedBelow")
+        if self.deleted_below is not None and known and self.deleted_below.get(key[0], 0) > int(known):
+            return Command(ResponseCode.TOPIC_NOT_EXIST, remark="made again")
         if offset < low or offset > high:
             return Command(ResponseCode.PULL_OFFSET_MOVED, ext=_pull_ext(low if offset < low else high, low, high))
         if offset == high:

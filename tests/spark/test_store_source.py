@@ -12,8 +12,7 @@ import pytest
 from pymq.clock import ManualClock
 from pymq.errors import StoreError, UsageError
 from pymq.spark.export.export import ExportOptions, run
-from pymq.spark.planning.planner import ResumeError
-from pymq.spark.planning.ranges import DataLossError
+from pymq.spark.planning.ranges import DataLossError, ResumeError
 from pymq.spark.planning.store_place import StorePlace
 from pymq.spark.session.failures import translated
 from pymq.spark.source.options import SourceOptions

@@ -113,6 +113,7 @@ class PullHeads:
             expression_type=header.expression_type,
             max_msg_bytes=header.max_msg_bytes,
             pymq_max_msg_nums=header.pymq_max_msg_nums,
+            pymq_deleted_below=header.pymq_deleted_below,
         )
         return PullHead(code, opaque, header, flag)
 

@@ -170,6 +170,12 @@ class PullHandlers:
         check_broker_reads(config)
         check_group_reads(self._groups, header.consumer_group, header.topic)
         topic_to_read(self._topics, header.topic, header.queue_id)
+        known = header.pymq_deleted_below
+        if known is not None and self._reader.deleted_below(header.topic) > known:
+            raise Refusal(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"topic {header.topic} was deleted and made again after this read was planned: plan again",
+            )
 
     def _filter_of(self, header: PullMessageHeader) -> MessageFilter:
         """Return the messages that the pull accepts, by the request itself or by the group's heartbeat."""

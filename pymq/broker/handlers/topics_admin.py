@@ -27,7 +27,13 @@ from pymq.wire.bodies_route import TopicList
 from pymq.wire.bodies_rows import NamedTopics
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer
-from pymq.wire.headers.admin import CreateTopicHeader, GetTopicConfigHeader, TopicHeader, TopicStatsHeader
+from pymq.wire.headers.admin import (
+    CreateTopicHeader,
+    GetTopicConfigHeader,
+    TopicHeader,
+    TopicStatsAnswer,
+    TopicStatsHeader,
+)
 from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
@@ -140,7 +146,8 @@ class TopicAdminHandlers:
     def stats(self, request: Command, header: TopicStatsHeader, peer: Peer) -> Reply | None:
         """Return each queue's ends and the time of its last message, and the topic's rate.
 
-        With ``pymq_all``: sums over the queues, of all topics or of those in the body. Raises Refusal.
+        With ``pymq_all``: sums over the queues, of all topics or of those in the body. PyMQ's clients also get the
+        physical offset below which the topic's records are deleted. Raises Refusal.
         """
         if header.pymq_all:
             sight = Sight(request.sender, self._config.broker_cluster_name)
@@ -148,10 +155,12 @@ class TopicAdminHandlers:
                 names = decode_admin_body(NamedTopics, request.body).names
                 return self._sliced_work.answer(request, peer, self._rows.ends_of(sight, names))
             return self._sliced_work.answer(request, peer, self._rows.ends(sight, header.pymq_after))
-        return self._sliced_work.answer(request, peer, self._topic_stats(header))
+        return self._sliced_work.answer(request, peer, self._topic_stats(header, request.language == PYMQ_LANGUAGE))
 
-    def _topic_stats(self, header: TopicStatsHeader) -> Steps[Reply]:
+    def _topic_stats(self, header: TopicStatsHeader, is_pymq: bool) -> Steps[Reply]:
         topic = self._topics.require(header.topic)
+        # Before the ends: who reads on from older ends with a newer one would miss what the topic had before.
+        deleted = TopicStatsAnswer(pymq_deleted_below=self._store.deletions.end(header.topic)) if is_pymq else None
         offsets = {}
         for queue_id in range(topic.queue_count):
             end = self._store.max_offset(header.topic, queue_id)
@@ -163,7 +172,8 @@ class TopicAdminHandlers:
             if queue_id % QUEUES_AT_ONCE == 0:
                 yield
         rate = self._stats.put_per_second(header.topic)
-        return Reply(body=(yield from encode_in_steps(TopicStats(offset_table=offsets, topic_put_tps=rate))))
+        body = yield from encode_in_steps(TopicStats(offset_table=offsets, topic_put_tps=rate))
+        return Reply(ext=deleted, body=body)
 
     def system_topics(self, request: Command, header: None, peer: Peer) -> Reply:
         """Return the topics that every broker has."""

@@ -100,6 +100,10 @@ class Reader:
         end_ms = self._clock.monotonic_ms() + EVALUATION_MS
         return Pace(message_filter.step_count, lambda: self._clock.monotonic_ms() >= end_ms)
 
+    def deleted_below(self, topic: str) -> int:
+        """Return the physical offset below which the topic's records are deleted: each deletion raises it."""
+        return self._store.deletions.end(topic)
+
     def ends(self, topic: str, queue_id: int) -> tuple[int, int]:
         """Return a queue's first offset and its next one; zeros for a queue that never had a message."""
         return self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)

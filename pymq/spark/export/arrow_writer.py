@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 NAME = "pymq_parquet_parts"
-_RANGE_FIELDS = ("topic", "broker_name", "queue_id", "from_offset", "to_offset")
+_RANGE_FIELDS = ("topic", "broker_name", "queue_id", "from_offset", "to_offset", "generation")
 _RESULT = pa.schema([("result", pa.string())])
 
 
@@ -154,7 +154,7 @@ def finished_results(job: WriteJob) -> list[dict[str, Any]]:
     interrupted: set[tuple[str, str, int]] = set()
     for part in job.ranges:
         queue = part.topic, part.broker_name, part.queue_id
-        own = found.get((*queue, part.from_offset, part.to_offset))
+        own = found.get((*queue, part.from_offset, part.to_offset, part.generation))
         if own is None:
             interrupted.add(queue)
         elif queue not in interrupted:

@@ -6,6 +6,7 @@ CSV, ORC, Parquet) writes a new directory in one job.
 
 from __future__ import annotations
 
+import logging
 import secrets
 import shutil
 import threading
@@ -22,11 +23,11 @@ from pymq.errors import NotFoundError, PymqError, UnreachableError, UsageError
 from pymq.spark.export.job_runners import Here, JobRunner, OnSpark, needs_no_spark, run_spark
 from pymq.spark.export.options import ExportOptions, ExportSummary, QueueSummary
 from pymq.spark.places.places import Place
-from pymq.spark.planning.cluster import ClusterView
-from pymq.spark.planning.identity import Mark, check_marks, take_marks
-from pymq.spark.planning.planner import Plan, QueueKey, make_plan, rounds, split_ranges
+from pymq.spark.planning.cluster import ClusterView, Queue
+from pymq.spark.planning.identity import Known, Mark, Recognizer, generation_name, known_queues, take_marks
+from pymq.spark.planning.planner import Plan, make_plan, rounds, split_ranges
 from pymq.spark.planning.positions import parse_position
-from pymq.spark.planning.ranges import DEFAULT_GROUP, QueueRange, ReadSettings
+from pymq.spark.planning.ranges import DEFAULT_GROUP, QueueKey, QueueRange, ReadSettings
 from pymq.spark.planning.selection import checked
 from pymq.spark.planning.topics import TopicChoice
 from pymq.spark.records import bodies
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 # A schema that is not given comes from so many messages of so many queues.
 INFERRED_ROWS = 500
 INFERRED_QUEUES = 8
+
+log = logging.getLogger(__name__)
 
 __all__ = ["ExportOptions", "ExportProgress", "ExportSummary", "NoProgress", "QueueSummary", "run"]
 
@@ -96,6 +99,8 @@ class _Export:
         self.written = _Written()
         self.queues: dict[QueueKey, QueueSummary] = {}
         self.planned_rows = 0
+        self.recognizer = Recognizer()
+        self.reported: set[Queue] = set()
         self.java = ""
         self.resumed = False
         self.behind: Counter[str] = Counter()
@@ -119,9 +124,9 @@ class _Export:
         """Ask the cluster for the ranges to read, which begin where the ranges of ``log`` end."""
         self.progress.phase("planning")
         with self._cluster() as view:
-            plan = self._plan(view, log.positions if log else {}).limited(self.options.max_rows)
-            if log is not None:
-                check_marks(view, plan.origins, log.marks)
+            before = known_queues(log.positions, log.marks) if log is not None else {}
+            plan = self._plan(view, before).limited(self.options.max_rows)
+        self._report(plan.made_again)
         for part in plan.queues:
             key = part.topic, part.broker_name, part.queue_id
             known = self.queues.get(key)
@@ -146,10 +151,22 @@ class _Export:
             rows[queue.topic] += queue.rows or 0
         self.progress.topics(self.behind, rows)
 
-    def _plan(self, view: ClusterView, resume: dict[QueueKey, int]) -> Plan:
-        topics = TopicChoice(self.options.topics)
-        via_filter_servers = self.read.selection.via is not None
-        return make_plan(view, topics, self.start, self.end, resume=resume, via_filter_servers=via_filter_servers)
+    def _report(self, made_again: dict[Queue, str]) -> None:
+        for queue in made_again.keys() - self.reported:
+            log.warning("lost: %s %s/%s: %s; the topic was made again", *queue[:3], made_again[queue])
+        self.reported = set(made_again)
+
+    def _plan(self, view: ClusterView, known: dict[QueueKey, Known]) -> Plan:
+        return make_plan(
+            view,
+            TopicChoice(self.options.topics),
+            self.start,
+            self.end,
+            resume=known,
+            recognizer=self.recognizer,
+            begins_again=self.read.on_data_loss == "report",
+            via_filter_servers=self.read.selection.via is not None,
+        )
 
     def dry_run(self) -> ExportSummary:
         """Only plans; takes an earlier export in the output directory into account, as a real run does."""
@@ -261,7 +278,7 @@ class _Export:
         if not results:
             return
         files = [file for result in results for file in result["files"]]
-        ranges = [{name: value for name, value in result.items() if name != "files"} for result in results]
+        ranges = [_committed_range(result) for result in results]
         log.commit(ranges, files, self._marks(results, plan))
         for result in results:
             queue = self.queues[result["topic"], result["broker_name"], result["queue_id"]]
@@ -282,8 +299,10 @@ class _Export:
         for result in results:
             key = result["topic"], result["broker_name"], result["queue_id"]
             ends[key] = max(ends.get(key, 0), result["to_offset"])
+        planned = {part.key: part for part in plan.queues}
+        parts = {queue: planned[queue[:3]] for queue in plan.origins if queue[:3] in ends}
         with self._cluster() as view:
-            return take_marks(view, [queue for queue in plan.origins if queue[:3] in ends], ends)
+            return take_marks(view, parts, ends)
 
     def with_spark_writer(self) -> ExportSummary:
         """Write with Spark's own writer in one job, into a directory that must be new or empty."""
@@ -424,6 +443,13 @@ class _Session:
         gateway.close(self._spark)
         # The export's time doesn't include ending the JVM.
         self._export.ready_s += time.monotonic() - self._stopped_s
+
+
+def _committed_range(result: dict[str, Any]) -> dict[str, Any]:
+    """Return what a commit says of a range: the topic by the name of its generation."""
+    left_out = ("files", "generation")
+    name = generation_name(result["topic"], result["generation"])
+    return {**{name: value for name, value in result.items() if name not in left_out}, "topic": name}
 
 
 @contextmanager

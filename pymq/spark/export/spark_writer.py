@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pymq.spark.export.options import ExportOptions
-from pymq.spark.planning.planner import QueueKey
-from pymq.spark.planning.ranges import DEFAULT_GROUP, QueueRange
+from pymq.spark.planning.ranges import DEFAULT_GROUP, QueueKey, QueueRange
 from pymq.spark.records.schema import TEXT_USUAL, check_columns
 
 if TYPE_CHECKING:

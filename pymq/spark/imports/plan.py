@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from pymq.errors import NotFoundError, UsageError
 from pymq.file_lock import try_lock_file
 from pymq.spark.places.places import OutputBusyError, write_durably
-from pymq.spark.planning.planner import ResumeError
+from pymq.spark.planning.ranges import ResumeError
 
 ROWS_PER_STEP = 1_000_000
 BYTES_PER_STEP = 256 * 1024 * 1024  # of formats that don't say their rows

@@ -35,7 +35,7 @@ from pymq.spark.places.places import (
     write_durably,
 )
 from pymq.spark.planning.identity import Mark
-from pymq.spark.planning.planner import QueueKey, ResumeError
+from pymq.spark.planning.ranges import QueueKey, ResumeError
 
 FOLDER = "_pymq"
 SETTINGS = "export.json"

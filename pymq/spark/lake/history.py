@@ -10,9 +10,8 @@ from pymq.spark.lake.lake import Lake, Span, hand_over
 from pymq.spark.lake.lake_reader import first_offset_at
 from pymq.spark.places.places import Place
 from pymq.spark.planning.cluster import Bounds, Queue, RemoteCluster
-from pymq.spark.planning.identity import made_again
-from pymq.spark.planning.planner import ResumeError
-from pymq.spark.planning.ranges import DataLossError, QueueRange
+from pymq.spark.planning.identity import Known, Recognizer
+from pymq.spark.planning.ranges import DataLossError, Identity, QueueRange, ResumeError
 from pymq.spark.planning.store_view import StoreView
 from pymq.spark.settings import DataLoss
 from pymq.units import format_count
@@ -31,6 +30,7 @@ class HistoryView:
         self._on_data_loss = on_data_loss
         self._stored: dict[Queue, Bounds] = {}
         self._only_archived: set[Queue] = set()
+        self._recognizer = Recognizer()
 
     def __enter__(self) -> HistoryView:
         return self
@@ -92,7 +92,7 @@ class HistoryView:
 
         Raises DataLossError for offsets that are in neither, unless losses are only reported.
         """
-        stored = {queue[:3]: Span(*bounds) for queue, bounds in self._stored.items()}
+        stored = {queue[:3]: Span(*bounds[:2]) for queue, bounds in self._stored.items()}
         archived: list[QueueRange] = []
         rest: list[QueueRange] = []
         for part in ranges:
@@ -111,16 +111,17 @@ class HistoryView:
         return Bounds(first if stored.low >= stored.high else min(first, stored.low), max(last, stored.high))
 
     def _refuse_other_queues(self, served: Sequence[Queue], lake: Lake) -> None:
-        marks = {queue: mark for queue in served if (mark := lake.mark(queue[:3])) is not None}
-        other = made_again(self._view, {queue: (mark.offset, mark.digest) for queue, mark in marks.items()})
+        known: dict[Queue, Known] = {}
         for queue in served:
-            spans = lake.spans(queue[:3])
-            if queue in other or (spans and spans[-1].to_offset > self._stored[queue].high):
-                raise ResumeError(
-                    f"{queue.topic} {queue.broker_name}/{queue.queue_id} is not the queue in {lake.root}, which ends "
-                    f"at {spans[-1].to_offset}: the topic was deleted and created again, or this is another cluster; "
-                    "read the lake and the topic apart"
-                )
+            mark, spans = lake.mark(queue[:3]), lake.spans(queue[:3])
+            if spans:
+                known[queue] = Known(spans[-1].to_offset, mark.identity if mark is not None else Identity())
+        for queue, why in self._recognizer.others(self._view, self._stored, known).items():
+            raise ResumeError(
+                f"{queue.topic} {queue.broker_name}/{queue.queue_id} is not the queue in {lake.root}: {why}, so the "
+                "topic was deleted and created again, or this is another cluster; read the lake and the topic apart, "
+                "or run the export with --on-data-loss report first"
+            )
 
     def _gap(self, part: QueueRange, gap: Span) -> DataLossError:
         stored = next(bounds for queue, bounds in self._stored.items() if queue[:3] == part.key)

@@ -11,8 +11,8 @@ from pymq.spark.lake.commit_files import Entry, read_entries
 from pymq.spark.lake.commits import FOLDER, earlier_settings
 from pymq.spark.lake.parquet_parts import safe_name
 from pymq.spark.places.places import Place
-from pymq.spark.planning.identity import Mark
-from pymq.spark.planning.planner import QueueKey
+from pymq.spark.planning.identity import Mark, latest_generations
+from pymq.spark.planning.ranges import QueueKey
 from pymq.spark.records.schema import check_columns
 
 _TOPIC_LEVEL = "topic="
@@ -46,7 +46,10 @@ class LakeFile(NamedTuple):
 
 
 class Lake:
-    """One state of the log of a lake: the output of an export of all messages, by topic."""
+    """One state of the log of a lake: the output of an export of all messages, by topic.
+
+    Of a topic that was made again it shows the latest generation.
+    """
 
     def __init__(self, root: Place) -> None:
         """Raise UsageError for a directory that can't be read as the history of its topics."""
@@ -57,26 +60,27 @@ class Lake:
         self._files: dict[str, dict[str, LakeFile]] = {}
         for entry in read_entries(root / FOLDER / "commits"):
             self._note(entry)
+        self._latest = latest_generations(self._spans)
 
     def topics(self) -> list[str]:
         """Return the names of all topics with committed offsets, sorted."""
-        return sorted({topic for topic, _, _ in self._spans})
+        return sorted({topic for topic, _, _ in self._latest})
 
     def queues_of(self, topic: str) -> list[QueueKey]:
         """Return the queues of a topic, sorted."""
-        return sorted(queue for queue in self._spans if queue[0] == topic)
+        return sorted(queue for queue in self._latest if queue[0] == topic)
 
     def spans(self, queue: QueueKey) -> list[Span]:
         """Return the committed offsets of a queue in order; spans don't touch each other."""
-        return joined(self._spans.get(queue, ()))
+        return joined(self._spans.get(self._latest.get(queue, queue), ()))
 
     def mark(self, queue: QueueKey) -> Mark | None:
         """Return the latest mark of a queue, by which a topic that was made again is noticed."""
-        return self._marks.get(queue)
+        return self._marks.get(self._latest.get(queue, queue))
 
     def files_of(self, queue: QueueKey, span: Span) -> list[LakeFile]:
         """Return the files that may hold rows of these offsets."""
-        files = self._files.get(queue[0], {}).values()
+        files = self._files.get(self._latest.get(queue, queue)[0], {}).values()
         return [file for file in files if file.may_hold((*queue[1:], *span))]
 
     def _checked_columns(self) -> tuple[str, ...]:

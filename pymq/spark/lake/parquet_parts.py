@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 from pymq.errors import PymqError
 from pymq.spark.lake.compression import ZSTD_LEVEL, parse_compression
 from pymq.spark.places.places import NewFile, Place, relative, sync_directory
+from pymq.spark.planning.identity import generation_name
 from pymq.spark.planning.ranges import QueueRange
 from pymq.spark.records.schema import check_columns
 
@@ -115,6 +116,7 @@ class PartWriter:
     ) -> None:
         self.files: list[StagedFile] = []
         self._part = part
+        self._topic = safe_name(generation_name(part.topic, part.generation))
         self._output = output
         self._staging = staging
         self._attempt = attempt
@@ -167,7 +169,7 @@ class PartWriter:
         first = run.column("queueOffset")[0].as_py()
         name = f"{safe_name(self._part.broker_name)}-{self._part.queue_id}-{first:012d}"
         if "topic" not in self._partition_by:
-            name = f"{safe_name(self._part.topic)}-{name}"
+            name = f"{self._topic}-{name}"
         file = NewFile(self._staging / f"{self._attempt}-{len(self.files)}.tmp")
         schema = run.select(self._columns).schema
         return _OpenFile(file, hour, name, parquet_writer(file.target, schema, self._compression))
@@ -177,7 +179,7 @@ class PartWriter:
             return
         done, self._open = self._open, None
         done.close()
-        folders = {"topic": f"topic={safe_name(self._part.topic)}", **_time_folders(done.hour)}
+        folders = {"topic": f"topic={self._topic}", **_time_folders(done.hour)}
         path = PurePosixPath(
             *[folders[name] for name in self._partition_by], f"{done.name}-{done.to_offset:012d}.parquet"
         )

@@ -21,7 +21,7 @@ from pymq.model.tables import SubscriptionGroupConfig
 from pymq.net.address_server import named_by
 from pymq.net.name_server_list import REFRESH_MS, RETRY_MS
 from pymq.security.credentials import Credentials
-from pymq.spark.planning.ranges import DEFAULT_GROUP
+from pymq.spark.planning.ranges import DEFAULT_GROUP, Identity, QueueRange
 from pymq.spark.planning.remote import Remote
 from pymq.units import split_name_servers
 from pymq.wire.bodies_admin import TopicStats, decode_admin_body, encode_admin_body
@@ -29,7 +29,7 @@ from pymq.wire.bodies_client import decode_body
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command, request
 from pymq.wire.header import decode_header
-from pymq.wire.headers.admin import TopicHeader
+from pymq.wire.headers.admin import TopicHeader, TopicStatsAnswer
 from pymq.wire.headers.offset import (
     OffsetAnswer,
     QueryConsumerOffsetHeader,
@@ -49,20 +49,42 @@ _NO_GROUP: Final = ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 
 
 class Queue(NamedTuple):
-    """A readable queue with the addresses of its brokers, the master first, and of their filter servers."""
+    """A readable queue with the addresses of its brokers, the master first, and of their filter servers.
+
+    ``has_master`` says whether the first address is a master's.
+    """
 
     topic: str
     broker_name: str
     queue_id: int
     addresses: tuple[str, ...]
     filter_servers: tuple[str, ...] = ()
+    has_master: bool = True
+
+    def range(self, first: int, last: int, identity: Identity | None = None) -> QueueRange:
+        """Return a range of its offsets."""
+        return QueueRange(*self[:3], first, last, self.addresses, has_master=self.has_master, identity=identity)
 
 
 class Bounds(NamedTuple):
-    """A queue's first offset that is still stored, and the offset that its next message will get."""
+    """A queue's first offset that is still stored, and the offset that its next message will get.
+
+    ``by_master``: whether a master says so; a slave's may be behind. ``deleted_below``: see
+    :class:`~pymq.wire.headers.admin.TopicStatsAnswer`, None of brokers that don't say it.
+    """
 
     low: int
     high: int
+    by_master: bool = True
+    deleted_below: int | None = None
+
+    def check_known(self, queue: Queue, offset: int) -> None:
+        """Raise UnreachableError where a slave ends before an offset that is known: it may be behind its master."""
+        if self.high < offset and not self.by_master:
+            raise UnreachableError(
+                f"{queue.topic} {queue.broker_name}/{queue.queue_id}: its master does not answer, and a slave ends at "
+                f"{self.high}, before {offset} that were there: start the master, or wait until the slave has caught up"
+            )
 
 
 class _Answer(NamedTuple):
@@ -227,28 +249,38 @@ class RemoteCluster:
         Asks for a topic's queues at once, and for each queue where that is refused or would be too much at once.
         """
         counts = Counter(queue[:2] for queue in queues)
-        places = list({queue[:2]: queue.addresses for queue in queues}.items())
-        places = [place for place in places if counts[place[0]] <= STATISTICS_QUEUES_MAX]
+        places = [
+            queue
+            for queue in {queue[:2]: queue for queue in queues}.values()
+            if counts[queue[:2]] <= STATISTICS_QUEUES_MAX
+        ]
         code = RequestCode.GET_TOPIC_STATS_INFO
-        answers = self._ask_each([(at, request(code, TopicHeader(topic=topic))) for (topic, _), at in places])
+        answers = self._ask_each([(one.addresses, request(code, TopicHeader(topic=one.topic))) for one in places])
         found: dict[tuple[str, str, int], Bounds] = {}
-        for ((topic, broker_name), _), answer in zip(places, answers, strict=True):
+        for queue, answer in zip(places, answers, strict=True):
             if answer.command.code == ResponseCode.SUCCESS:
+                by_master = _is_master(queue, answer.address)
+                deleted_below = decode_header(TopicStatsAnswer, answer.command.ext).pymq_deleted_below
                 stats = decode_admin_body(TopicStats, bytes(answer.command.body))
                 for key, at in stats.offset_table.items():
-                    found[topic, broker_name, key.queue_id] = Bounds(at.min_offset, at.max_offset)
+                    bounds = Bounds(at.min_offset, at.max_offset, by_master, deleted_below)
+                    found[queue.topic, queue.broker_name, key.queue_id] = bounds
         missing = [queue for queue in queues if queue[:3] not in found]
         found.update({queue[:3]: bounds for queue, bounds in self._bounds_of_each(missing).items()})
         return {queue: found[queue[:3]] for queue in queues}
 
     def _bounds_of_each(self, queues: Sequence[Queue]) -> dict[Queue, Bounds]:
         ends: list[list[int]] = []
+        by_master = [True] * len(queues)
         for code in (RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET):
             headers = [QueueOffsetHeader(topic=queue.topic, queue_id=queue.queue_id) for queue in queues]
             asks = [(queue.addresses, request(code, each)) for queue, each in zip(queues, headers, strict=True)]
-            ends.append([_offset_in(_checked(answer)) for answer in self._ask_each(asks)])
+            answers = self._ask_each(asks)
+            by_master = [_is_master(queue, answer.address) for queue, answer in zip(queues, answers, strict=True)]
+            ends.append([_offset_in(_checked(answer)) for answer in answers])
         # The least offset of an empty batch queue is -1.
-        return {queue: Bounds(max(0, low), high) for queue, low, high in zip(queues, *ends, strict=True)}
+        found = zip(queues, *ends, by_master, strict=True)
+        return {queue: Bounds(max(0, low), high, is_sure) for queue, low, high, is_sure in found}
 
     def offset_by_time(self, queue: Queue, time_ms: int) -> int:
         """See :class:`ClusterView`."""
@@ -269,9 +301,10 @@ class RemoteCluster:
 
     def record_digests(self, places: Mapping[Queue, int]) -> dict[Queue, str]:
         """See :class:`ClusterView`."""
-        answers = self._ask_each([(queue.addresses, _pull_of_one(queue, offset)) for queue, offset in places.items()])
+        asks = [(queue.addresses, pull_of_one(queue.topic, queue.queue_id, offset)) for queue, offset in places.items()]
+        answers = self._ask_each(asks)
         found = {
-            queue: _digest_at(answer.command, offset)
+            queue: digest_at(answer.command, offset)
             for (queue, offset), answer in zip(places.items(), answers, strict=True)
         }
         return {queue: digest for queue, digest in found.items() if digest is not None}
@@ -388,16 +421,22 @@ def _readable(topic: str, route: TopicRoute) -> list[Queue]:
             addresses = _read_addresses(broker)
             servers = tuple(one for at in addresses for one in route.filter_server_table.get(at, ()))
             found += [
-                Queue(topic, data.broker_name, number, addresses, servers) for number in range(data.read_queue_nums)
+                Queue(topic, data.broker_name, number, addresses, servers, MASTER_ID in broker.broker_addrs)
+                for number in range(data.read_queue_nums)
             ]
     return found
 
 
-def _pull_of_one(queue: Queue, offset: int) -> Command:
+def _is_master(queue: Queue, address: str) -> bool:
+    return queue.has_master and address == queue.addresses[0]
+
+
+def pull_of_one(topic: str, queue_id: int, offset: int) -> Command:
+    """Return the pull of one record."""
     header = PullMessageHeader(
         consumer_group=DEFAULT_GROUP,
-        topic=queue.topic,
-        queue_id=queue.queue_id,
+        topic=topic,
+        queue_id=queue_id,
         queue_offset=offset,
         max_msg_nums=1,
         sys_flag=sysflag.PULL_SUBSCRIPTION,
@@ -409,7 +448,7 @@ def _pull_of_one(queue: Queue, offset: int) -> Command:
     return request(RequestCode.PULL_MESSAGE, header)
 
 
-def _digest_at(answer: Command, offset: int) -> str | None:
+def digest_at(answer: Command, offset: int) -> str | None:
     """Return the digest of the record at an offset from the answer of a pull."""
     if answer.code == ResponseCode.SUCCESS:
         for message in decode_records(with_single_records(bytes(answer.body), offset), log_malformed):

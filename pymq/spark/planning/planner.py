@@ -6,31 +6,29 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pymq.errors import PymqError, UnreachableError
-from pymq.spark.planning.cluster import ClusterView, Queue
+from pymq.errors import UnreachableError
+from pymq.spark.planning.cluster import Bounds, ClusterView, Queue
+from pymq.spark.planning.identity import Known, Recognizer
 from pymq.spark.planning.positions import EARLIEST, LATEST, Position, no_offsets, resolve
-from pymq.spark.planning.ranges import QueueRange, total_count
+from pymq.spark.planning.ranges import Identity, QueueKey, QueueRange, ResumeError, total_count
 from pymq.spark.planning.topics import TopicChoice
 from pymq.spark.settings import rows_of_a_task
 
-QueueKey = tuple[str, str, int]
 # A task costs about as much as so many rows: smaller ranges share one.
 SMALL_TASK_ROWS = 20_000
-
-
-class ResumeError(PymqError):
-    """An earlier export's positions don't fit the cluster's queues."""
 
 
 @dataclass(slots=True)
 class Plan:
     """The ranges to read. ``ranges`` leaves out empty ones; ``queues`` has every queue with its range.
 
-    ``origins`` has the queues as brokers serve them, also where filter servers serve the ranges.
+    ``origins`` has the queues as brokers serve them, also where filter servers serve the ranges. ``made_again`` says of
+    queues that begin again how it shows that they are not those of an earlier run.
     """
 
     queues: list[QueueRange] = field(default_factory=list)
     origins: list[Queue] = field(default_factory=list)
+    made_again: dict[Queue, str] = field(default_factory=dict)
 
     @property
     def ranges(self) -> list[QueueRange]:
@@ -50,7 +48,7 @@ class Plan:
             count = min(left, part.count)
             limited.append(replace(part, to_offset=part.from_offset + count))
             left -= count
-        return Plan(limited, self.origins)
+        return Plan(limited, self.origins, self.made_again)
 
 
 def make_plan(
@@ -60,24 +58,33 @@ def make_plan(
     end: Position,
     *,
     only: Callable[[str], bool] = lambda topic: True,
-    resume: Mapping[QueueKey, int] | None = None,
+    resume: Mapping[QueueKey, Known] | None = None,
+    recognizer: Recognizer | None = None,
+    begins_again: bool = False,
     via_filter_servers: bool = False,
 ) -> Plan:
     """Return the ranges of all queues of these topics; ``via_filter_servers``: read them from filter servers.
 
-    ``only`` leaves out topics. ``resume`` has the offsets up to which queues were read earlier, which take precedence
-    over ``start``. Offsets beyond a queue's end become that end. Offsets before its beginning stay, so that the reader
-    reports the loss. Raises NotFoundError for an unknown topic or a group without offsets, UsageError for a position
-    that names what is not read, ResumeError for a resumed queue that became shorter, UnreachableError when a filter
-    server is required and none is registered.
+    ``only`` leaves out topics. ``resume`` says up to where queues were read earlier, which takes precedence over
+    ``start``; ``recognizer`` is kept by a caller that plans again and again. Where a topic was made again since,
+    ``begins_again`` has its queues begin as the next generation. Offsets beyond a queue's end become that end. Offsets
+    before its beginning stay, so that the reader reports the loss.
+
+    Raises NotFoundError for an unknown topic or a group without offsets, UsageError for a position that names what is
+    not read, ResumeError for a resumed queue of a topic that was made again, UnreachableError when only a slave says
+    that, or a filter server is required and none is registered.
     """
     queues = topics.all_queues(view)
     for position in (start, end):
         position.check(queues)
     queues = [queue for queue in queues if only(queue.topic)]
-    planner = _Planner(view, start, end, resume or {})
     bounds = view.bounds(queues)
-    plan = Plan([planner.plan(queue, *bounds[queue]) for queue in queues], queues)
+    known = {queue: resume[queue[:3]] for queue in queues if queue[:3] in resume} if resume else {}
+    others = (recognizer or Recognizer()).others(view, bounds, known)
+    if not begins_again:
+        _refuse_others(others)
+    planner = _Planner(view, start, end, known, others)
+    plan = Plan([planner.plan(queue, bounds[queue]) for queue in queues], queues, others)
     planner.refuse_groups_without_offsets(queues)
     if via_filter_servers:
         plan.queues = [_from_filter_servers(part, queue) for part, queue in zip(plan.queues, queues, strict=True)]
@@ -87,25 +94,35 @@ def make_plan(
 class _Planner:
     """Resolves the positions of one plan, queue by queue, and notices groups that have no offset anywhere."""
 
-    def __init__(self, view: ClusterView, start: Position, end: Position, resume: Mapping[QueueKey, int]) -> None:
+    def __init__(
+        self,
+        view: ClusterView,
+        start: Position,
+        end: Position,
+        resume: Mapping[Queue, Known],
+        others: Mapping[Queue, str],
+    ) -> None:
         self._view = view
         self._start = start
         self._end = end
         self._resume = resume
+        self._others = others
         self._groups = {position.group for position in (start, end) if position.group is not None}
 
-    def plan(self, queue: Queue, low: int, high: int) -> QueueRange:
-        """Return the range of a queue that holds [low, high)."""
+    def plan(self, queue: Queue, bounds: Bounds) -> QueueRange:
+        """Return the range of a queue with these bounds."""
+        low, high = bounds[:2]
         last = min(self._offset(queue, self._end, low, high, LATEST), high)
-        first = self._resume.get(queue[:3])
-        if first is None:
+        known = self._resume.get(queue)
+        if known is None:
             first = min(self._offset(queue, self._start, low, high, EARLIEST), high)
-        elif first > high:
-            raise ResumeError(
-                f"{queue.topic} {queue.broker_name}/{queue.queue_id} was exported up to {first} but ends at {high} "
-                "now: it was deleted and created again, or this is another cluster; export to a new directory"
-            )
-        return QueueRange(queue.topic, queue.broker_name, queue.queue_id, first, max(first, last), queue.addresses)
+            return queue.range(first, max(first, last), Identity(bounds.deleted_below))
+        if queue in self._others:
+            part = queue.range(low, max(low, last), Identity(bounds.deleted_below))
+            return replace(part, generation=known.generation + 1)
+        first = known.offset
+        identity = replace(known.identity, deleted_below=bounds.deleted_below)
+        return replace(queue.range(first, max(first, last), identity), generation=known.generation)
 
     def refuse_groups_without_offsets(self, queues: Sequence[Queue]) -> None:
         # A later run begins at a group's offset only in queues that are new.
@@ -119,6 +136,16 @@ class _Planner:
             return low if otherwise == EARLIEST else high
         self._groups.discard(position.group or "")
         return offset
+
+
+def _refuse_others(others: Mapping[Queue, str]) -> None:
+    for queue in sorted(others):
+        raise ResumeError(
+            f"{queue.topic} {queue.broker_name}/{queue.queue_id}: {others[queue]}, so the topic was deleted and "
+            "created again, or this is another cluster; export to a new directory, or into this one with "
+            "--on-data-loss report (the new topic under a name of its own) or without the topic "
+            f"(--topic '!{queue.topic}')"
+        )
 
 
 def _from_filter_servers(part: QueueRange, queue: Queue) -> QueueRange:

@@ -21,8 +21,27 @@ PULL_SIZE_MAX_BYTES = 2 * 1024 * 1024
 PULL_DEPTH = 4
 
 
+QueueKey = tuple[str, str, int]
+"""A queue's topic, broker name and id."""
+
+
 class DataLossError(PymqError):
     """The broker no longer has messages of a range."""
+
+
+class ResumeError(PymqError):
+    """An earlier export's positions don't fit the cluster's queues."""
+
+
+@dataclass(slots=True, frozen=True)
+class Identity:
+    """How a queue is recognized when it is read: one of a topic that was made again is another under its name."""
+
+    deleted_below: int | None = None
+    """What its broker said when the range was planned (:class:`~pymq.wire.headers.admin.TopicStatsAnswer`)."""
+    offset: int = -1
+    digest: str = ""
+    """The digest of the record at ``offset``, for brokers that don't say that; empty: none is known."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -37,9 +56,14 @@ class QueueRange:
     addresses: tuple[str, ...]
     is_archived: bool = False
     """Whether the range is read from the lake of :attr:`ReadSettings.archive`."""
+    has_master: bool = True
+    """Whether the first address is a master's: what a slave lacks may only not have come yet."""
+    identity: Identity | None = None
+    generation: int = 1
+    """Which topic of this name an export has met: each time that it was made again counts."""
 
     @property
-    def key(self) -> tuple[str, str, int]:
+    def key(self) -> QueueKey:
         return self.topic, self.broker_name, self.queue_id
 
     @property
@@ -67,7 +91,8 @@ class QueueRange:
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> QueueRange:
         """Inverse of :meth:`to_dict`."""
-        return cls(**{**fields, "addresses": tuple(fields["addresses"])})
+        identity = Identity(**fields["identity"]) if fields["identity"] else None
+        return cls(**{**fields, "addresses": tuple(fields["addresses"]), "identity": identity})
 
 
 @dataclass(slots=True, frozen=True)

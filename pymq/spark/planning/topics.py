@@ -13,6 +13,7 @@ from pymq.errors import NotFoundError, UsageError
 from pymq.spark.planning.cluster import ClusterView, Queue
 
 _GLOB = frozenset("*?[")
+_NOT = "!"
 
 Assigned = Mapping[str, Mapping[str, frozenset[int]] | frozenset[int]]
 """Queue ids by topic, or by topic and broker name."""
@@ -22,7 +23,8 @@ Assigned = Mapping[str, Mapping[str, frozenset[int]] | frozenset[int]]
 class TopicChoice:
     """The topics of a read; at most one field is set, and none means all user topics.
 
-    ``names``: names and globs. ``pattern``: a regular expression for the whole name. ``assigned``: queues.
+    ``names``: names and globs; behind a ``!`` they are left out. ``pattern``: a regular expression for the whole name.
+    ``assigned``: queues.
     """
 
     names: tuple[str, ...] = ()
@@ -100,15 +102,15 @@ def parse_pattern(text: str) -> str:
 
 
 def choose_topics(view: ClusterView, patterns: Sequence[str], *, needs_match: bool = True) -> list[str]:
-    """Return the given names and the topics that globs match, sorted; all user topics without patterns.
+    """Return the given names and the topics that globs match, sorted; all user topics without such patterns.
 
-    A glob matches only user topics, unless it begins with ``%`` (retry and dead-letter topics). Raises NotFoundError
-    for a glob without a match, unless ``needs_match`` is false.
+    Names and globs behind a ``!`` are left out. A glob matches only user topics, unless it begins with ``%`` (retry and
+    dead-letter topics). Raises NotFoundError for a glob without a match, unless ``needs_match`` is false.
     """
-    if not patterns:
-        return view.user_topics()
-    chosen: set[str] = set()
-    for pattern in patterns:
+    left_out = [pattern[1:] for pattern in patterns if pattern.startswith(_NOT)]
+    taken = [pattern for pattern in patterns if not pattern.startswith(_NOT)]
+    chosen: set[str] = set() if taken else set(view.user_topics())
+    for pattern in taken:
         if not _GLOB & set(pattern):
             chosen.add(pattern)
             continue
@@ -117,7 +119,7 @@ def choose_topics(view: ClusterView, patterns: Sequence[str], *, needs_match: bo
         if needs_match and not matched:
             raise _no_match(pattern, known)
         chosen.update(matched)
-    return sorted(chosen)
+    return sorted(topic for topic in chosen if not any(fnmatchcase(topic, pattern) for pattern in left_out))
 
 
 def _matching_pattern(view: ClusterView, pattern: str, *, needs_match: bool) -> list[str]:

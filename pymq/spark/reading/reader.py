@@ -46,7 +46,7 @@ RETRY_CODES = frozenset(
 )
 BACKOFF_FIRST_S = 0.1
 BACKOFF_MAX_S = 5.0
-# A broker that lacks an offset which existed when planning: its slave may be that far behind, else it is lost.
+# A master that lacks an offset which existed when planning is asked again so long; then it is lost.
 BEHIND_BUDGET_S = 3.0
 # A filter server that searches, by halving, for the message its workers fail on answers "pull again" less often.
 PULL_AGAIN_COUNT_MAX = 64
@@ -176,6 +176,8 @@ class RangeReader:
                 self._drop_connection()  # another filter server may be ready
             self._failed(error)
             return []
+        if code == ResponseCode.TOPIC_NOT_EXIST and self._part.identity is not None:
+            return self._on_other_topic(ask, answer.remark or "the topic was deleted")
         if code not in (
             ResponseCode.SUCCESS,
             ResponseCode.PULL_NOT_FOUND,
@@ -186,6 +188,8 @@ class RangeReader:
         next_offset = decode_header(PullMessageAnswer, answer.ext).next_begin_offset
         if code == ResponseCode.PULL_OFFSET_MOVED:
             # Below the queue's beginning the broker answers with that; beyond its end no offsets are left.
+            if next_offset <= ask.start and not self._is_masters_word():
+                return self._behind(ask)
             self._failures = 0
             ahead = next_offset if next_offset > ask.start else self._part.to_offset
             return self._window.answered(ask, ahead, b"", moved=True)
@@ -220,10 +224,37 @@ class RangeReader:
 
     def _nothing_yet(self, ask: Ask, answer: Command) -> list[PulledRange]:
         """Handle a broker without an offset that existed when planning: a slave behind its master, or a loss."""
+        if not self._is_masters_word():
+            return self._behind(ask)
         if self._failing_s() < min(BEHIND_BUDGET_S, self._settings.retry_budget_s):
             self._window.give_back(ask)
             self._failed(RefusedError(answer.code, answer.remark, self._address()))
             return []
+        self._failures = 0
+        return self._window.answered(ask, self._part.to_offset, b"", moved=True)
+
+    def _behind(self, ask: Ask) -> list[PulledRange]:
+        """Ask another server: what a slave lacks is no loss before its master says so."""
+        address = self._address()
+        self._window.give_back(ask)
+        self._drop_connection()
+        self._failed(
+            UnreachableError(
+                f"{self._part}: its master does not answer, and the slave at {address} ends before offset "
+                f"{ask.start}: start the master, or wait until the slave has caught up"
+            )
+        )
+        return []
+
+    def _is_masters_word(self) -> bool:
+        part = self._part
+        return self._via_filter_server or (part.has_master and self._address() == part.addresses[0])
+
+    def _on_other_topic(self, ask: Ask, why: str) -> list[PulledRange]:
+        """Lose the rest of the range: its topic was deleted since it was planned."""
+        if self._settings.on_data_loss == "fail":
+            raise DataLossError(f"{self._part}: {why}")
+        log.warning("%s: %s", self._part, why)
         self._failures = 0
         return self._window.answered(ask, self._part.to_offset, b"", moved=True)
 
@@ -305,6 +336,7 @@ class RangeReader:
             expression_type=kind,
             max_msg_bytes=settings.pull_size_max_bytes,
             pymq_max_msg_nums=beyond_default(ask.stop - ask.start),
+            pymq_deleted_below=self._part.identity.deleted_below if self._part.identity is not None else None,
         )
         return request(RequestCode.PULL_MESSAGE, header)
 

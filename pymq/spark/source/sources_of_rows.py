@@ -14,6 +14,7 @@ from pymq.spark.planning.cluster import ClusterView, RemoteCluster
 from pymq.spark.planning.ranges import QueueRange, ReadSettings
 from pymq.spark.planning.store_view import StoreView
 from pymq.spark.reading.reader import RangeReader
+from pymq.spark.reading.recognized import RecognizedReader, needs_look
 from pymq.spark.reading.store_reader import StoreReader
 from pymq.spark.reading.unrepeated import UnrepeatedReader
 
@@ -39,7 +40,9 @@ def reader_of(part: QueueRange, settings: ReadSettings) -> RowReader:
     """Return a reader of the range."""
     if part.is_archived:
         return LakeReader(part, settings)
-    return RangeReader(part, settings) if settings.store is None else StoreReader(part, settings)
+    if settings.store is not None:
+        return StoreReader(part, settings)
+    return RecognizedReader(part, settings) if needs_look(part) else RangeReader(part, settings)
 
 
 def open_reader(part: QueueRange, settings: ReadSettings) -> RowReader | UnrepeatedReader:

@@ -18,17 +18,17 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from pymq.clock import Clock, SystemClock
 from pymq.errors import UnreachableError
-from pymq.spark.planning.cluster import ClusterView, Queue, RemoteCluster
-from pymq.spark.planning.identity import made_again
-from pymq.spark.planning.planner import QueueKey, make_plan
+from pymq.spark.planning.cluster import Bounds, ClusterView, Queue, RemoteCluster
+from pymq.spark.planning.identity import Known, Recognizer
+from pymq.spark.planning.planner import make_plan
 from pymq.spark.planning.positions import LATEST, Position
-from pymq.spark.planning.ranges import DataLossError, QueueRange
+from pymq.spark.planning.ranges import DataLossError, QueueKey
 from pymq.spark.planning.selection import checked
 from pymq.spark.planning.topics import unknown_topic
 from pymq.spark.source.options import SourceOptions
 from pymq.spark.source.partitions import RangePartition
 from pymq.spark.source.sources_of_rows import open_reader
-from pymq.spark.source.stream_offsets import Digests, Offsets, from_json, limited, row_count, spans, to_json
+from pymq.spark.source.stream_offsets import Checkpoint, Offsets, from_json, limited, row_count, spans, to_json
 from pymq.spark.tasks import workers
 
 _log = logging.getLogger(__name__)
@@ -62,19 +62,23 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
         self._batch_rows_min = options.number("minOffsetsPerTrigger", 0)
         self._delay_max_ms = options.delay_max_ms
         self._commit_group = options.text("commitGroup")
-        self._initial: Offsets | None = None
+        self._initial: Checkpoint | None = None
         self._target: Offsets | None = None
         self._latest: Offsets = {}
         self._waiting_since_ms: int | None = None
         self._mirrored: Offsets = {}
         self._losses: set[tuple[QueueKey, int]] = set()
-        self._recognized: set[QueueKey] = set()
+        self._recognizer = Recognizer()
 
     def initialOffset(self) -> dict[str, Any]:
         """Return where a new query begins; the same at every call, because latest moves on."""
         if self._initial is None:
             plan = self._ask(lambda view: make_plan(view, self._topics, self._start, Position(symbol=LATEST)))
-            self._initial = {(part.topic, part.broker_name, part.queue_id): part.from_offset for part in plan.queues}
+            said = {part.key: part.identity.deleted_below for part in plan.queues if part.identity is not None}
+            self._initial = Checkpoint(
+                {part.key: part.from_offset for part in plan.queues},
+                deleted_below={key: value for key, value in said.items() if value is not None},
+            )
         return to_json(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -97,12 +101,14 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
         return self._ask(lambda view: self._next_end(view, start, limit))
 
     def _next_end(self, view: RemoteCluster, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        begin, digests = from_json(start)
+        point = from_json(start)
+        begin = point.offsets
         queues, gone = self._queues_there(view)
         self._mirror(view, queues, begin)
         _check_brokers(view, [key for key in begin if key[0] in gone])
         self._lose_topics(gone, begin)
-        self._latest = self._ends(view, queues, begin, digests)
+        looks = {queue[:3]: bounds for queue, bounds in view.bounds(list(queues.values())).items()}
+        self._latest = self._ends(view, queues, looks, point)
         end = self._latest
         if self._target is not None:
             end = self._until_target(begin, self._target)
@@ -110,20 +116,21 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
             return dict(start)
         if isinstance(limit, ReadMaxRows):
             end = limited(begin, end, limit.max_rows)
-        return to_json(end, self._digests(view, queues, begin, end, digests))
+        return to_json(self._end_point(view, queues, looks, point, end))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return the ends of the queues for Spark's progress report."""
-        return to_json(self._latest) if self._latest else None
+        return to_json(Checkpoint(self._latest)) if self._latest else None
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         """Return the ranges of a batch."""
-        found = list(spans(from_json(start)[0], from_json(end)[0]))
+        point = from_json(end)
+        found = list(spans(from_json(start).offsets, point.offsets))
         if not found:
             return []
         queues = self._ask(lambda view: _queues_to_read(view, [key for key, _, _ in found]))
         ranges = [
-            QueueRange(*key, low, high, queues[key].addresses)
+            queues[key].range(low, high, point.identity(key))
             for key, low, high in found
             if key in queues or self._lose(key, low, high, "its queue is gone")
         ]
@@ -168,45 +175,46 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
         queues, gone = _queues_of(view, self._topics.topics(view, needs_match=False))
         return {queue[:3]: queue for queue in self._topics.chosen(list(queues.values()))}, gone
 
-    def _ends(self, view: ClusterView, queues: Mapping[QueueKey, Queue], begin: Offsets, digests: Digests) -> Offsets:
-        """Return the end of every queue; queues of ``begin`` that are gone keep their offset.
+    def _ends(
+        self, view: ClusterView, queues: Mapping[QueueKey, Queue], looks: Mapping[QueueKey, Bounds], point: Checkpoint
+    ) -> Offsets:
+        """Return the end of every queue; queues of the checkpoint that are gone keep their offset.
 
         A queue that was made again and is longer than before ends at 0, so that the batch after the next reads it all.
+        Raises UnreachableError where a slave's end lies before the checkpoint.
         """
-        ends = {queue[:3]: bounds.high for queue, bounds in view.bounds(list(queues.values())).items()}
-        grown = [queue for key, queue in queues.items() if ends[key] >= begin.get(key, 0)]
-        others = self._made_again(view, grown, begin, digests)
-        for key, queue in queues.items():
-            high, low = ends[key], begin.get(key, 0)
-            if high < low:
-                self._lose(key, high, low, f"its queue ends at {high} and was made again")
-            elif queue in others:
+        begin = point.offsets
+        ends = {**begin, **{key: bounds.high for key, bounds in looks.items()}}
+        known = {queue: Known(begin[key], point.identity(key)) for key, queue in queues.items() if key in begin}
+        others = self._recognizer.others(view, {queues[key]: bounds for key, bounds in looks.items()}, known)
+        for queue, why in others.items():
+            key = queue[:3]
+            high, low = sorted((ends[key], begin[key]), reverse=True)
+            if ends[key] >= begin[key]:
                 ends[key] = 0
-                self._lose(key, low, high, f"its queue holds another message at {low - 1} and was made again")
-        for key, offset in begin.items():
-            if key not in ends:
-                ends[key] = offset
+            self._lose(key, low, high, f"{why}, so its topic was made again")
         return ends
 
-    def _made_again(self, view: ClusterView, queues: Sequence[Queue], begin: Offsets, digests: Digests) -> set[Queue]:
-        """Return the queues with another record before their offset; ask once in a query's run."""
-        known = {
-            queue: (begin[queue[:3]] - 1, digests[queue[:3]])
-            for queue in queues
-            if begin.get(queue[:3]) and queue[:3] in digests and queue[:3] not in self._recognized
-        }
-        others = made_again(view, known) if known else set()
-        self._recognized.update(queue[:3] for queue in known.keys() - others)
-        return others
+    def _end_point(
+        self,
+        view: ClusterView,
+        queues: Mapping[QueueKey, Queue],
+        looks: Mapping[QueueKey, Bounds],
+        known: Checkpoint,
+        end: Offsets,
+    ) -> Checkpoint:
+        """Return a batch's end with what its queues are recognized by.
 
-    def _digests(
-        self, view: ClusterView, queues: Mapping[QueueKey, Queue], begin: Offsets, end: Offsets, known: Digests
-    ) -> Digests:
-        """Return the digests of the records before a batch's end."""
-        moved = {key for key, offset in end.items() if offset and offset != begin.get(key)}
-        digests = {key: digest for key, digest in known.items() if end.get(key) and key not in moved}
-        found = view.record_digests({queues[key]: end[key] - 1 for key in moved & queues.keys()})
-        return digests | {queue[:3]: digest for queue, digest in found.items()}
+        A queue that does not move keeps its marks: it may have been made again since, which the next look must notice.
+        """
+        moved = {key for key, offset in end.items() if offset != known.offsets.get(key)}
+        deleted_below = {key: value for key, value in known.deleted_below.items() if key in end and key not in moved}
+        for key, bounds in looks.items():
+            if bounds.deleted_below is not None and (key in moved or key not in known.deleted_below):
+                deleted_below[key] = bounds.deleted_below
+        digests = {key: digest for key, digest in known.digests.items() if end.get(key) and key not in moved}
+        found = view.record_digests({queues[key]: end[key] - 1 for key in moved & queues.keys() if end[key]})
+        return Checkpoint(end, digests | {queue[:3]: digest for queue, digest in found.items()}, deleted_below)
 
     def _until_target(self, begin: Offsets, target: Offsets) -> Offsets:
         """Return the ends, but not beyond the target; what an earlier run has read beyond it stays read."""

@@ -1,34 +1,57 @@
 """Offsets of a stream: the JSON of Spark's checkpoint, and what a micro-batch takes of the messages that are there.
 
 No I/O. Offsets are ``{"orders": {"broker-a": {"0": 17}}}``: the next offset to read of each queue, as in the option
-``startingOffsets``. Beside them stand digests of the records before these offsets, ``{"#digests": {"orders": ...}}``: a
-topic that was made again has other records there. No topic's name has a ``#``.
+``startingOffsets``. Beside them stand digests of the records before them, ``{"#digests": {"orders": ...}}``, and what
+PyMQ's brokers said of the topics' deletions, ``{"#deleted": {"orders": ...}}``: both show that a topic was made again.
+No topic's name has a ``#``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from pymq.errors import UsageError
-from pymq.spark.planning.planner import QueueKey
+from pymq.spark.planning.ranges import Identity, QueueKey
 
 Offsets = dict[QueueKey, int]
-Digests = dict[QueueKey, str]
 _DIGESTS = "#digests"
+_DELETED = "#deleted"
 _Value = TypeVar("_Value")
 
 
-def to_json(offsets: Mapping[QueueKey, int], digests: Mapping[QueueKey, str] | None = None) -> dict[str, Any]:
+@dataclass(slots=True)
+class Checkpoint:
+    """The offsets of a batch's end, and by what its queues are recognized."""
+
+    offsets: Offsets
+    digests: dict[QueueKey, str] = field(default_factory=dict)
+    """Digests of the records before these offsets."""
+    deleted_below: dict[QueueKey, int] = field(default_factory=dict)
+    """See :class:`~pymq.wire.headers.admin.TopicStatsAnswer`; brokers of RocketMQ don't say it."""
+
+    def identity(self, key: QueueKey) -> Identity:
+        """Return by what a queue is recognized."""
+        return Identity(self.deleted_below.get(key), self.offsets[key] - 1, self.digests.get(key, ""))
+
+
+def to_json(point: Checkpoint) -> dict[str, Any]:
     """Return what Spark writes to the checkpoint."""
-    return {**_levels(offsets), **({_DIGESTS: _levels(digests)} if digests else {})}
+    levels = _levels(point.offsets)
+    for name, values in ((_DIGESTS, point.digests), (_DELETED, point.deleted_below)):
+        if values:
+            levels[name] = _levels(values)
+    return levels
 
 
-def from_json(levels: Mapping[str, Any]) -> tuple[Offsets, Digests]:
+def from_json(levels: Mapping[str, Any]) -> Checkpoint:
     """Inverse of :func:`to_json`. Raises UsageError for the offsets of another source."""
     try:
-        offsets = {topic: brokers for topic, brokers in levels.items() if topic != _DIGESTS}
-        return _flat(offsets, int), _flat(levels.get(_DIGESTS, {}), str)
+        offsets = {topic: brokers for topic, brokers in levels.items() if topic not in (_DIGESTS, _DELETED)}
+        return Checkpoint(
+            _flat(offsets, int), _flat(levels.get(_DIGESTS, {}), str), _flat(levels.get(_DELETED, {}), int)
+        )
     except (AttributeError, ValueError, TypeError) as error:
         raise UsageError(
             f"the checkpoint holds {str(levels)[:80]!r}, not offsets of PyMQ: it is another query's; use a new one"
@@ -36,7 +59,7 @@ def from_json(levels: Mapping[str, Any]) -> tuple[Offsets, Digests]:
 
 
 def _levels(values: Mapping[QueueKey, _Value]) -> dict[str, Any]:
-    levels: dict[str, dict[str, dict[str, _Value]]] = {}
+    levels: dict[str, Any] = {}
     for (topic, broker, queue_id), value in sorted(values.items()):
         levels.setdefault(topic, {}).setdefault(broker, {})[str(queue_id)] = value
     return levels
@@ -64,9 +87,9 @@ def limited(start: Mapping[QueueKey, int], latest: Mapping[QueueKey, int], rows_
     left = rows_max - sum(shares.values())
     for key in sorted(found, key=lambda key: (-(found[key][1] * rows_max % total), key))[:left]:
         shares[key] += 1
-    # A queue without a row in this batch stays where it is, also one that was made again.
+    # A queue whose rows don't come in this batch stays where it is, also one that was made again and is shorter.
     return {
-        key: found[key][0] + shares[key] if shares.get(key) else start.get(key, high if key not in found else 0)
+        key: high if key not in found else found[key][0] + shares[key] if shares[key] else start.get(key, 0)
         for key, high in latest.items()
     }
 

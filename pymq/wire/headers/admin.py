@@ -57,6 +57,16 @@ class TopicStatsHeader(Header, kw_only=True, frozen=True):
     pymq_named: bool | None = None
 
 
+class TopicStatsAnswer(Header, kw_only=True, frozen=True):
+    """The answer to GET_TOPIC_STATS_INFO (202) of a PyMQ broker to a client of PyMQ; others have none.
+
+    ``pymq_deleted_below``: the topic's records below this physical offset are deleted. Each deletion raises it, so a
+    larger one than before is a topic that was deleted, and made again.
+    """
+
+    pymq_deleted_below: Int64 | None = None
+
+
 class GetTopicConfigHeader(Header, kw_only=True, frozen=True):
     """GET_TOPIC_CONFIG (351). mqadmin sends ``lo`` as ``true``, which means "the physical topic"."""
 

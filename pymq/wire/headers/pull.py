@@ -13,7 +13,9 @@ PULL_COUNT_MAX = 1024
 class PullMessageHeader(Header, kw_only=True, frozen=True):
     """PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361).
 
-    ``pymq_max_msg_nums``: what PyMQ's readers take, beyond the broker's limit. Brokers of RocketMQ ignore it.
+    ``pymq_max_msg_nums``: what PyMQ's readers take, beyond the broker's limit. ``pymq_deleted_below``: the topic's
+    records below this physical offset were deleted when the reader looked; more than that is a topic that was deleted
+    since, and refused. Brokers of RocketMQ ignore both.
     """
 
     consumer_group: str
@@ -29,6 +31,7 @@ class PullMessageHeader(Header, kw_only=True, frozen=True):
     expression_type: str | None = None
     max_msg_bytes: Int32 | None = None
     pymq_max_msg_nums: Int32 | None = None
+    pymq_deleted_below: Int64 | None = None
 
 
 def beyond_default(count: int) -> int | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset
+import pyarrow.parquet as pq
 import pytest
 
 from pymq.errors import FilterStopError, NotFoundError, PymqError, UsageError
@@ -17,8 +18,7 @@ from pymq.model.record import decode_record
 from pymq.spark.export.arrow_writer import WriteJob, finished_results, read_settings, run_as_source, run_as_tasks
 from pymq.spark.export.export import ExportOptions, run
 from pymq.spark.lake import compaction
-from pymq.spark.planning.planner import ResumeError
-from pymq.spark.planning.ranges import DataLossError, ReadSettings
+from pymq.spark.planning.ranges import DataLossError, ReadSettings, ResumeError
 from pymq.spark.session.job_progress import NoProgress
 from tests.interop.support.probe import wait_until
 from tests.spark.fake_cluster import FakeCluster
@@ -284,7 +284,7 @@ def test_a_topic_that_was_made_again_is_noticed(spark: Any, cluster: FakeCluster
     before = cluster.queues["T", 0][:]
     cluster.queues["T", 0] = [record(n, b"another", topic="T") for n in range(300)]
     for dry_run in (False, True):
-        with pytest.raises(ResumeError, match=r"T broker-a/0 holds another message at offset 99"):
+        with pytest.raises(ResumeError, match=r"T broker-a/0: it holds another message at offset 99 than was read"):
             run(options(cluster, tmp_path / "out", dry_run=dry_run))
     assert seen(tmp_path / "out") == everything(T=[100])
     # A record that retention deleted says nothing about the topic.
@@ -292,8 +292,35 @@ def test_a_topic_that_was_made_again_is_noticed(spark: Any, cluster: FakeCluster
     assert run(options(cluster, tmp_path / "out")).rows == 200
     cluster.min_offsets["T", 0] = 0
     cluster.queues["T", 0] = before
-    with pytest.raises(ResumeError, match="ends at 100 now"):
+    with pytest.raises(ResumeError, match="it was read up to 300 and ends at 100"):
         run(options(cluster, tmp_path / "out"))
+
+
+@pytest.mark.parametrize("is_pymq", [False, True], ids=["rocketmq", "pymq"])
+def test_topics_made_again_are_generations(
+    cluster: FakeCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture, is_pymq: bool
+) -> None:
+    """One topic that was made again stops an export of all, until it is left out or accepted as a loss."""
+    cluster.deleted_below = {} if is_pymq else None
+    fill(cluster, "T", 100, 7)
+    fill(cluster, "U", 10)
+    out = tmp_path / "out"
+    run(options(cluster, out, topics=()))
+    fill(cluster, "U", 5)
+    cluster.make_again("T", [record(n, b"second", topic="T") for n in range(40)], [record(0, topic="T", queue_id=1)])
+    for names in ((), ("*",), ("T", "U")):
+        with pytest.raises(ResumeError, match=r"--on-data-loss report .* or without the topic \(--topic '!T'\)"):
+            run(options(cluster, out, topics=names))
+    assert run(options(cluster, out, topics=("!T",))).rows == 5
+    accepting = options(cluster, out, topics=(), on_data_loss="report")
+    assert run(accepting).rows == 41
+    assert "T broker-a/0" in caplog.text and "the topic was made again" in caplog.text
+    cluster.add("T", 0, [record(n, b"second", topic="T") for n in range(40, 50)])
+    assert run(options(cluster, out, topics=())).rows == 10
+    cluster.make_again("T", [record(n, b"third", topic="T") for n in range(3)])
+    assert run(accepting).rows == 3 and run(accepting).rows == 0
+    found = {folder.name: pq.read_table(folder, partitioning=None).num_rows for folder in out.glob("topic=*")}
+    assert found == {"topic=T": 107, "topic=T%7E2": 51, "topic=T%7E3": 3, "topic=U": 15}
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ from pymq.spark.imports.imports import ImportOptions
 from pymq.spark.imports.plan import FilePart, ImportLog, InputFile, Step, find_files, plan_of, steps_of
 from pymq.spark.imports.rows import message_columns
 from pymq.spark.places.places import OutputBusyError
-from pymq.spark.planning.planner import ResumeError
+from pymq.spark.planning.ranges import ResumeError
 from pymq.testing.standalone import StandaloneProcess
 from tests.spark.sink.test_sink import stored, write
 

@@ -20,8 +20,7 @@ from pymq.spark.lake import commit_files, parquet_parts
 from pymq.spark.lake.commits import ExportDirectory
 from pymq.spark.lake.parquet_parts import OutputFullError, PartWriter
 from pymq.spark.places.places import OutputBusyError
-from pymq.spark.planning.planner import ResumeError
-from pymq.spark.planning.ranges import QueueRange, ReadSettings
+from pymq.spark.planning.ranges import QueueRange, ReadSettings, ResumeError
 from pymq.spark.reading.reader import RangeReader
 from pymq.spark.session.failures import translate
 from tests.spark.fake_cluster import BROKER, FakeCluster

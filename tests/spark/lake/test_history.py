@@ -8,14 +8,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from pymq.spark.export.export import ExportOptions, run
 from pymq.spark.lake.commits import open_existing
 from pymq.spark.lake.compaction import CompactSettings, compact
-from pymq.spark.planning.planner import ResumeError, make_plan
+from pymq.spark.planning.planner import make_plan
 from pymq.spark.planning.positions import EARLIEST, LATEST, Position
-from pymq.spark.planning.ranges import DataLossError, ReadSettings
+from pymq.spark.planning.ranges import DataLossError, ReadSettings, ResumeError
 from pymq.spark.planning.remote import Remote
 from pymq.spark.planning.selection import Selection
 from pymq.spark.planning.topics import TopicChoice
@@ -46,9 +47,9 @@ def fill(cluster: FakeCluster, first: int, last: int, topic: str = TOPIC, queue_
     cluster.add(topic, queue_id, [record(n, topic=topic, queue_id=queue_id) for n in range(first, last)])
 
 
-def export(cluster: FakeCluster, lake: Path, spark: Any) -> None:
+def export(cluster: FakeCluster, lake: Path, spark: Any, **fields: Any) -> None:
     assert spark is not None  # the export takes the session that there is
-    run(ExportOptions(namesrv=cluster.address, output=lake, rows_per_task=30))
+    run(ExportOptions(namesrv=cluster.address, output=lake, rows_per_task=30, **fields))
 
 
 def history(
@@ -124,12 +125,29 @@ def test_a_topic_that_was_made_again_is_refused(spark: Any, cluster: FakeCluster
     export(cluster, lake, spark)
     del cluster.queues[TOPIC, 0]
     fill(cluster, 0, 10)
-    with pytest.raises(ResumeError, match=r"is not the queue in .*lake, which ends at 20: the topic was deleted"):
+    with pytest.raises(ResumeError, match=r"is not the queue in .*lake: it was read up to 20 and ends at 10, so the"):
         history(cluster, lake)
     cluster.queues[TOPIC, 0].clear()
     cluster.add(TOPIC, 0, [record(n, topic=TOPIC, body=b"other") for n in range(30)])
     with pytest.raises(ResumeError, match="read the lake and the topic apart"):
         history(cluster, lake)
+
+
+@pytest.mark.spark
+def test_a_history_is_that_of_the_topic_that_is_there(spark: Any, cluster: FakeCluster, tmp_path: Path) -> None:
+    """An export that takes a topic as made again has its history from there on; the former topic stays in the lake."""
+    lake = tmp_path / "lake"
+    fill(cluster, 0, 20)
+    export(cluster, lake, spark)
+    cluster.queues[TOPIC, 0] = [record(n, topic=TOPIC, body=b"other") for n in range(30)]
+    export(cluster, lake, spark, on_data_loss="report")
+    cluster.add(TOPIC, 0, [record(n, topic=TOPIC, body=b"new") for n in range(30, 35)])
+    cluster.min_offsets[TOPIC, 0] = 30
+    rows = history(cluster, lake, ("topic", "queueOffset", "body"))
+    found = [(row["topic"], row["queueOffset"], row["body"]) for row in rows]
+    assert found == [(TOPIC, n, b"other" if n < 30 else b"new") for n in range(35)]
+    assert pq.read_table(lake / f"topic={TOPIC}", partitioning=None).num_rows == 20
+    assert pq.read_table(lake / f"topic={TOPIC}%7E2", partitioning=None).num_rows == 30
 
 
 @pytest.mark.spark

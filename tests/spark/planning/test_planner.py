@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from pymq.errors import NotFoundError, RequestTimeoutError, UnreachableError, UsageError
 from pymq.spark.planning import cluster as cluster_module
 from pymq.spark.planning.cluster import Queue, RemoteCluster
+from pymq.spark.planning.identity import Known
 from pymq.spark.planning.planner import (
     PartitionSizes,
     Plan,
-    ResumeError,
     make_plan,
     rounds,
     split_ranges,
 )
 from pymq.spark.planning.positions import LATEST, Position, parse_position
-from pymq.spark.planning.ranges import QueueRange, total_count
+from pymq.spark.planning.ranges import Identity, QueueRange, ResumeError, total_count
 from pymq.spark.planning.topics import TopicChoice
 from pymq.wire.codes import RequestCode
 from tests.spark.fake_cluster import BROKER, FakeCluster
@@ -196,17 +196,21 @@ def test_a_group_s_position(view: RemoteCluster, cluster: FakeCluster) -> None:
     assert spans(plan) == [("orders", 0, 33, 100), ("orders", 1, 0, 50)]
 
 
+def at(offset: int) -> Known:
+    return Known(offset, Identity())
+
+
 def test_an_offset_below_the_queue_stays_for_the_reader_to_report(view: RemoteCluster, cluster: FakeCluster) -> None:
     cluster.min_offsets["orders", 0] = 10
     plan = make_plan(
-        view, chosen("orders"), EARLIEST, END, resume={("orders", BROKER, 0): 5, ("orders", BROKER, 1): 49}
+        view, chosen("orders"), EARLIEST, END, resume={("orders", BROKER, 0): at(5), ("orders", BROKER, 1): at(49)}
     )
     assert spans(plan) == [("orders", 0, 5, 100), ("orders", 1, 49, 50)]
 
 
 def test_a_resumed_queue_that_is_shorter_now_is_refused(view: RemoteCluster) -> None:
-    with pytest.raises(ResumeError, match="exported up to 101 but ends at 100"):
-        make_plan(view, chosen("orders"), EARLIEST, END, resume={("orders", BROKER, 0): 101})
+    with pytest.raises(ResumeError, match="it was read up to 101 and ends at 100, so the topic was deleted"):
+        make_plan(view, chosen("orders"), EARLIEST, END, resume={("orders", BROKER, 0): at(101)})
 
 
 @settings(deadline=None)

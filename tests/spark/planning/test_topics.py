@@ -27,6 +27,8 @@ def test_topics_by_name_glob_and_all(view: RemoteCluster) -> None:
     assert choose_topics(view, ()) == ["orders", "orders-eu"]
     assert choose_topics(view, ("orders-*", "other")) == ["orders-eu", "other"]
     assert choose_topics(view, ("%RETRY%*",)) == ["%RETRY%g"]
+    assert choose_topics(view, ("!orders",)) == choose_topics(view, ("*", "!orders")) == ["orders-eu"]
+    assert choose_topics(view, ("!orders-*", "orders*", "other")) == ["orders", "other"]
     with pytest.raises(NotFoundError, match="no topic matches 'x\\*': there are orders, orders-eu"):
         choose_topics(view, ("x*",))
 

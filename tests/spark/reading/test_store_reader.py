@@ -343,7 +343,7 @@ def test_a_record_whose_lengths_lie_hides_none(tmp_path: Path, part: str, capsys
         read(root, plan(root), ("queueOffset",))
     with StoreView(StorePlace(str(root)), "report") as view:
         for queue in [queue for queues in view.queues_of(("orders", "payments")).values() for queue in queues]:
-            low, high = view.bounds([queue])[queue]
+            low, high = view.bounds([queue])[queue][:2]
             assert view.offset_by_time(queue, 0) == low
             for offset in range(low, high):
                 is_bad = (queue.topic, queue.queue_id, offset) == (bad.topic, bad.queue_id, bad.queue_offset)

@@ -47,7 +47,7 @@ def offsets(**topics: list[int]) -> dict[str, Any]:
 def latest(stream: PymqStreamReader, start: dict[str, Any], limit: Any = ALL) -> dict[str, Any]:
     """Return the end of the next batch without its digests."""
     end = stream.latestOffset(start, limit)
-    return {topic: brokers for topic, brokers in end.items() if topic != "#digests"}
+    return {topic: brokers for topic, brokers in end.items() if not topic.startswith("#")}
 
 
 def rows(stream: PymqStreamReader, start: dict, end: dict) -> list[tuple]:
@@ -120,7 +120,7 @@ def test_small_batches_wait_for_rows_or_for_the_delay(cluster: FakeCluster) -> N
 
 def test_a_queue_that_was_made_again_fails_or_is_read_from_its_begin(cluster: FakeCluster) -> None:
     fill(cluster, "T", 10)
-    with pytest.raises(DataLossError, match=r"T broker-a/0 \[10, 40\): its queue ends at 10 and was made again"):
+    with pytest.raises(DataLossError, match=r"T broker-a/0 \[10, 40\): it was read up to 40 and ends at 10, so"):
         reader(cluster).latestOffset(offsets(T=[40]), ALL)
     stream = reader(cluster, failOnDataLoss="false")
     end = latest(stream, offsets(T=[40]))
@@ -133,13 +133,129 @@ def test_a_queue_that_was_made_again_with_more_messages_is_noticed(cluster: Fake
     at = reader(cluster).latestOffset(offsets(T=[0]), ALL)
     assert latest(reader(cluster), at) == offsets(T=[10])
     cluster.queues["T", 0] = [record(n, b"other", topic="T") for n in range(25)]
-    with pytest.raises(DataLossError, match=r"T broker-a/0 \[10, 25\): its queue holds another message at 9"):
+    with pytest.raises(DataLossError, match=r"T broker-a/0 \[10, 25\): it holds another message at offset 9 than"):
         latest(reader(cluster), at)
     stream = reader(cluster, failOnDataLoss="false")
     again = stream.latestOffset(at, ALL)
     assert again == offsets(T=[0]) and rows(stream, at, again) == []
     end = stream.latestOffset(again, ALL)
     assert latest(stream, again) == offsets(T=[25]) and len(rows(stream, again, end)) == 25
+
+
+def other(count: int) -> list[bytes]:
+    """Return the records of a topic that was made again."""
+    return [record(n, b"other", topic="T") for n in range(count)]
+
+
+BOTH_KINDS = pytest.mark.parametrize("is_pymq", [False, True], ids=["rocketmq", "pymq"])
+
+
+def rows_of_looks(stream: PymqStreamReader, at: dict[str, Any], limit: Any = ALL, count: int = 3) -> tuple[list, dict]:
+    """Return the rows of the next batches in order, and the offsets after them, as a restart would read them."""
+    seen: list[tuple] = []
+    for _ in range(count):
+        end = json.loads(json.dumps(stream.latestOffset(at, limit)))
+        seen += rows(stream, at, end)
+        at = end
+    return seen, at
+
+
+@BOTH_KINDS
+@pytest.mark.parametrize("count", [25, 11, 10, 4])
+def test_a_topic_made_again_while_the_query_runs_is_read_whole(cluster: FakeCluster, is_pymq: bool, count: int) -> None:
+    cluster.deleted_below = {} if is_pymq else None
+    fill(cluster, "T", 10)
+    stream = reader(cluster, failOnDataLoss="false")
+    at = stream.latestOffset(stream.initialOffset(), ALL)
+    assert latest(stream, at) == offsets(T=[10])  # a look without news
+    cluster.make_again("T", other(count))
+    if not is_pymq and count == 10:  # of the same length: its next message shows it
+        assert latest(stream, at) == offsets(T=[10])
+        cluster.add("T", 0, other(11)[10:])
+    with pytest.raises(DataLossError, match="was made again"):
+        reader(cluster).latestOffset(at, ALL)
+    seen, at = rows_of_looks(stream, at)
+    assert seen == [(0, n) for n in range(len(cluster.queues["T", 0]))]
+    assert stream.latestOffset(at, ALL) == at
+
+
+@BOTH_KINDS
+@pytest.mark.parametrize("count", [25, 10])
+def test_a_topic_made_again_between_plan_and_read_gives_each_row_once(
+    cluster: FakeCluster, is_pymq: bool, count: int
+) -> None:
+    cluster.deleted_below = {} if is_pymq else None
+    fill(cluster, "T", 10)
+    stream = reader(cluster, failOnDataLoss="false")
+    begin = stream.initialOffset()
+    at = stream.latestOffset(begin, ALL)
+    cluster.make_again("T", other(count))
+    with pytest.raises(DataLossError, match="made again"):
+        rows(reader(cluster), begin, at)
+    assert rows(stream, begin, at) == []
+    if not is_pymq and count == 10:
+        cluster.add("T", 0, other(11)[10:])
+    assert rows_of_looks(stream, at)[0] == [(0, n) for n in range(len(cluster.queues["T", 0]))]
+
+
+def test_a_topic_made_again_in_the_middle_of_a_read_is_noticed(cluster: FakeCluster) -> None:
+    """RocketMQ's brokers don't say it: the read fails, so that no batch has rows of both."""
+    fill(cluster, "T", 100)
+
+    def select(raw: bytes, expression: str) -> bool:
+        if int.from_bytes(raw[20:28], "big") == 40:
+            cluster.queues["T", 0] = other(100)
+        return True
+
+    cluster.select = select
+    stream = reader(cluster, failOnDataLoss="false")
+    begin = stream.initialOffset()
+    at = stream.latestOffset(begin, ALL)
+    with pytest.raises(DataLossError, match="rows of both came: read it again"):
+        rows(stream, begin, at)
+    assert rows(stream, begin, at) == []
+
+
+def test_a_limited_batch_lets_a_topic_that_was_made_again_begin(cluster: FakeCluster) -> None:
+    cluster.deleted_below = {}
+    fill(cluster, "T", 10)
+    fill(cluster, "U", 100)
+    stream = reader(cluster, failOnDataLoss="false")
+    at = stream.latestOffset(offsets(T=[0], U=[0]), ALL)
+    fill(cluster, "U", 100)
+    cluster.make_again("T", other(30))
+    seen, _ = rows_of_looks(stream, at, ReadMaxRows(7), 30)
+    assert sorted(seen) == sorted([*((0, n) for n in range(30)), *((0, n) for n in range(100, 200))])
+
+
+def test_a_slave_that_is_behind_is_no_loss(cluster: FakeCluster) -> None:
+    """The master is killed, and its slave lacks the last messages: the query waits, and no row comes twice."""
+    fill(cluster, "T", 40)
+    clock = ManualClock()
+    pauses: list[float] = []
+    with FakeCluster() as slave:
+        fill(slave, "T", 10)
+        slave.brokers = {"0": "127.0.0.1:1", "1": slave.address}
+
+        def pause(seconds: float) -> None:
+            clock.advance(int(seconds * 1000))
+            pauses.append(seconds)
+            if len(pauses) == 4:
+                slave.queues["T", 0] = list(cluster.queues["T", 0])
+
+        at = reader(cluster).latestOffset(offsets(T=[0]), ALL)
+        for loss in ("true", "false"):
+            stream = reader(slave, clock=clock, sleep=pause, failOnDataLoss=loss)
+            stream._is_connected = True
+            assert latest(stream, at) == offsets(T=[40]) and len(pauses) == 4
+            pauses.clear()
+            slave.queues["T", 0] = slave.queues["T", 0][:10]
+        pauses += [0] * 9  # so that it does not catch up
+        with pytest.raises(UnreachableError, match="its master does not answer, and a slave ends at 10, before 40"):
+            latest(stream, at)
+        slave.brokers = {"1": slave.address}  # the name server has forgotten the master
+        with pytest.raises(UnreachableError, match="its master does not answer"):
+            latest(stream, at)
 
 
 def test_queues_and_topics_that_are_gone(cluster: FakeCluster) -> None:

@@ -7,16 +7,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pymq.errors import UsageError
-from pymq.spark.source.stream_offsets import Digests, Offsets, from_json, limited, row_count, spans, to_json
+from pymq.spark.source.stream_offsets import Checkpoint, Offsets, from_json, limited, row_count, spans, to_json
 
 KEYS = st.tuples(st.sampled_from(["t", "u"]), st.sampled_from(["a", "b"]), st.integers(0, 3))
 OFFSETS = st.dictionaries(KEYS, st.integers(0, 50), max_size=8)
 
 
-@given(OFFSETS, st.dictionaries(KEYS, st.text("0123456789abcdef", min_size=1), max_size=3))
-def test_json_and_back(offsets: Offsets, digests: Digests) -> None:
-    assert from_json(to_json(offsets, digests)) == (offsets, digests)
-    assert from_json(to_json(offsets)) == (offsets, {})
+@given(
+    OFFSETS,
+    st.dictionaries(KEYS, st.text("0123456789abcdef", min_size=1), max_size=3),
+    st.dictionaries(KEYS, st.integers(0)),
+)
+def test_json_and_back(offsets: Offsets, digests: dict, deleted_below: dict) -> None:
+    for point in (Checkpoint(offsets, digests, deleted_below), Checkpoint(offsets)):
+        assert from_json(to_json(point)) == point
 
 
 @pytest.mark.parametrize("levels", [{"a": 1}, {"t": {"b": 5}}, {"t": {"b": {"x": 1}}}, {"t": {"b": {"0": None}}}])
