@@ -203,7 +203,7 @@ class FakeCluster:
             return Command(ResponseCode.PULL_NOT_FOUND, ext=_pull_ext(offset, low, high))
         found: list[bytes] = []
         at, size = offset, 0
-        while at < high and at - offset < min(self.count_cap, int(ext["maxMsgNums"])):
+        while at < min(high, len(self.queues[key])) and at - offset < min(self.count_cap, int(ext["maxMsgNums"])):
             raw = self.queues[key][at]
             if found and size + len(raw) > min(self.bytes_cap, int(ext["maxMsgBytes"])):
                 break

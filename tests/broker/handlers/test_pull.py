@@ -432,3 +432,21 @@ def test_a_parked_pull_is_answered_after_permissions_are_revoked(world: World) -
     world.parts.metadata.topics.delete("T")
     world.parts.requests.long_polls.release_some()
     assert [reply.code for reply in caller.peer.answers] == [ResponseCode.PULL_NOT_FOUND]
+
+
+def test_a_read_of_a_topic_that_was_made_again_is_refused() -> None:
+    """A reader says what it knew of deletions when it planned; one that says nothing reads on."""
+    world = opened()
+    caller = Caller(world)
+    fill(world, 10)
+    assert len(bodies(pull(world, pymqDeletedBelow=0))) == 10
+    caller.ok(Code.DELETE_TOPIC_IN_BROKER, topic="T")
+    assert refusal(world, pymqDeletedBelow=0)[0] == ResponseCode.TOPIC_NOT_EXIST
+    world.parts.metadata.topics.put([TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2)])
+    fill(world, 12)
+    deleted_below = world.parts.store.deletions.end("T")
+    assert deleted_below > 0
+    for known in (0, deleted_below - 1):
+        code, remark = refusal(world, pymqDeletedBelow=known)
+        assert code == ResponseCode.TOPIC_NOT_EXIST and "deleted and made again after this read was planned" in remark
+    assert len(bodies(pull(world, pymqDeletedBelow=deleted_below))) == len(bodies(pull(world))) == 12

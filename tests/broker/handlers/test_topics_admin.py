@@ -13,6 +13,7 @@ from pymq.model.tables import TopicConfig
 from pymq.wire.bodies_admin import TopicStats, decode_admin_body
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
+from pymq.wire.headers.admin import TopicStatsAnswer
 from tests.broker.disk import Threads, failing
 from tests.broker.world import Caller, World
 
@@ -164,6 +165,21 @@ def test_a_deleted_topic_leaves_nothing_behind() -> None:
     caller.ok(Code.DELETE_TOPIC_IN_BROKER, topic="T")
     assert caller.refused(Code.DELETE_TOPIC_IN_BROKER, topic="TBW102")[0] == ResponseCode.INVALID_PARAMETER
     assert caller.refused(Code.DELETE_TOPIC_IN_BROKER, topic="a/b")[0] == ResponseCode.INVALID_PARAMETER
+
+
+def test_clients_of_pymq_learn_what_was_deleted_of_a_topic() -> None:
+    world = World()
+    caller, other = Caller(world, language="PYTHON"), Caller(world)
+    ends = []
+    for _ in range(3):
+        caller.ok(Code.UPDATE_AND_CREATE_TOPIC, **CREATE)
+        ext = caller.ok(Code.GET_TOPIC_STATS_INFO, topic="T").ext
+        assert isinstance(ext, TopicStatsAnswer) and ext.pymq_deleted_below is not None
+        ends.append(ext.pymq_deleted_below)
+        world.put("T", b"body")
+        assert other.ok(Code.GET_TOPIC_STATS_INFO, topic="T").ext is None
+        caller.ok(Code.DELETE_TOPIC_IN_BROKER, topic="T")
+    assert ends[0] == 0 and ends == sorted(set(ends))
 
 
 def test_stats_have_every_queue_that_can_be_read_or_written() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ import pytest
 from pymq.errors import FilterStopError, RefusedError, UnreachableError, UsageError
 from pymq.model import sysflag
 from pymq.model.record import MalformedRecordError
-from pymq.spark.planning.ranges import DataLossError, QueueRange, ReadSettings
+from pymq.spark.planning.ranges import DataLossError, Identity, QueueRange, ReadSettings
 from pymq.spark.planning.selection import Selection
 from pymq.spark.reading.reader import PULL_AGAIN_COUNT_MAX, RangeReader, unreadable_text
 from pymq.spark.records.decode import Decoder
@@ -93,6 +94,43 @@ def test_another_address_serves_when_the_first_is_gone() -> None:
         gone = "127.0.0.1:1"
         part = QueueRange("T", "broker-a", 0, 0, 50, (gone, cluster.address))
         assert read(part)[0] == list(range(50))
+
+
+@pytest.mark.parametrize("has_master", [True, False])
+@pytest.mark.parametrize("on_data_loss", ["fail", "report"])
+def test_what_a_slave_lacks_is_waited_for(has_master: bool, on_data_loss: Any) -> None:
+    """Its master is killed after the plan: the slave may only be behind, and no row is lost before a master says so."""
+    settings = ReadSettings(columns=("queueOffset",), on_data_loss=on_data_loss)
+    with filled(50) as slave, filled(120) as master:
+        addresses = ("127.0.0.1:1", slave.address) if has_master else (slave.address,)
+        part = QueueRange("T", "broker-a", 0, 0, 120, addresses, has_master=has_master)
+        pauses: list[float] = []
+
+        def pause(seconds: float) -> None:
+            pauses.append(seconds)
+            if len(pauses) == 5:
+                slave.queues["T", 0] = list(master.queues["T", 0])
+
+        reader = RangeReader(part, settings, sleep=pause, monotonic=lambda: sum(pauses))
+        assert [n for batch in reader.batches() for n in batch.column("queueOffset").to_pylist()] == list(range(120))
+        assert reader.lost == 0 and len(pauses) >= 5
+        slave.queues["T", 0] = slave.queues["T", 0][:50]
+        with pytest.raises(UnreachableError, match=r"its master does not answer, and the slave at .* before offset 50"):
+            read(part, settings)
+        whole = QueueRange("T", "broker-a", 0, 0, 120, (slave.address,))
+        if on_data_loss == "report":  # here it is the master that says it
+            assert read(whole, settings)[0] == list(range(50))
+
+
+def test_a_range_of_a_topic_that_was_deleted_is_a_loss() -> None:
+    with filled(50) as cluster:
+        cluster.deleted_below = {"T": 7}
+        for known, found in ((7, 50), (6, 0)):
+            part = replace(cluster.range(), identity=Identity(known))
+            offsets, reader, _ = read(part, ReadSettings(columns=("queueOffset",), on_data_loss="report"))
+            assert (len(offsets), reader.lost) == (found, 50 - found)
+        with pytest.raises(DataLossError, match="made again"):
+            read(replace(cluster.range(), identity=Identity(6)))
 
 
 def test_unreachable_brokers_fail_after_the_retry_budget() -> None:
