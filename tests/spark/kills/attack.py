@@ -38,9 +38,9 @@ WAIT_MAX_S = 2.0
 AWAY_S = 30.0
 LOCAL = "local[2]"
 EXPORT_LOG = "out/_pymq/commits"
-_BOTH = ("driver", "jvm", "worker", "broker", "failover", "expand", "retention", "away")
+_BOTH = ("driver", "jvm", "worker", "broker", "failover", "lag", "expand", "retention", "away")
 _COPIES = ("driver", "jvm", "worker", "broker")
-_NO_SPARK = ("driver", "broker", "failover", "expand", "retention", "away", "moves")
+_NO_SPARK = ("driver", "broker", "failover", "lag", "expand", "retention", "away", "moves")
 KINDS = {
     "stream": _BOTH,
     "write": _COPIES,
@@ -97,6 +97,7 @@ class Attack:
             "worker": self._kill_worker,
             "broker": self._kill_broker,
             "failover": self._fail_over,
+            "lag": self._lag,
             "away": self._away,
             "moves": self._await_death,
             "expand": self._expand,
@@ -114,6 +115,9 @@ class Attack:
         while (code := self._wait_for_driver()) != 0:
             assert self._driver_starts < 1000, f"the driver ended with {code}: {self.home / 'driver.log'}"
             self._ensure_driver([])
+        self._log.flush()
+        log = (self.home / "driver.log").read_text(errors="replace")
+        assert "made again" not in log and "created again" not in log, f"no topic was: see {self.home / 'driver.log'}"
         stored = stored_rows(self._pair.namesrv.address, TOPIC)
         return Rows(stored, self.output_rows(), self._producer.answered, self._producer.sent)
 
@@ -243,6 +247,18 @@ class Attack:
         time.sleep(self._random.uniform(1, 4))
         self._ensure_driver([])
         self._pair.master.start()
+
+    def _lag(self) -> None:
+        """Kill the master when the process has read more than its asynchronous slave has, which then serves alone."""
+        self._pair.restart_master("ASYNC_MASTER")
+        self._pair.slave.kill()
+        for _ in range(2):
+            self._await_progress()
+        self._pair.master.kill()
+        self._pair.slave.start()
+        time.sleep(self._random.uniform(1, 4))
+        self._ensure_driver([])
+        self._pair.restart_master("SYNC_MASTER")
 
     def _away(self) -> None:
         self._pair.master.kill()

@@ -45,6 +45,12 @@ class Pair:
         self.master.start()
         self.slave.start()
 
+    def restart_master(self, role: str) -> None:
+        """Kill the master, if it runs, and start it with another role."""
+        self.master.kill()
+        self.master.settings["brokerRole"] = role
+        self.master.start()
+
     def set_queues(self, topic: str, count: int) -> None:
         """Create the topic, or give it more queues."""
         fields = {"readQueueNums": str(count), "writeQueueNums": str(count), "perm": "6"}
