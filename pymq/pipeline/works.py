@@ -124,6 +124,6 @@ def _queue_rows(sources: Any) -> dict[str, int]:
 def _offsets(text: str | None) -> Offsets | None:
     """Return the offsets that a report names; None when they are not a topic's."""
     try:
-        return from_json(json.loads(text))[0] if text else None
+        return from_json(json.loads(text)).offsets if text else None
     except (UsageError, ValueError, TypeError):
         return None
