@@ -1,5 +1,27 @@
-"""Makes ``format("pymq")`` known: Spark looks for packages named ``pyspark_*`` and takes their DefaultSource."""
+"""Makes ``format("pymq")`` known: Spark looks for packages named ``pyspark_*`` and takes their DefaultSource.
+
+Programs call :func:`register`, which works where that search fails, and give :func:`batch_writer` to ``foreachBatch``.
+"""
+
+from typing import TYPE_CHECKING, Any
 
 from pymq.spark.data_source import PymqDataSource as DefaultSource
 
-__all__ = ["DefaultSource"]
+if TYPE_CHECKING:
+    from pymq.spark.session.registering import register
+    from pymq.spark.sink.batch_writer import batch_writer
+
+__all__ = ["DefaultSource", "batch_writer", "register"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a function at its first use: Spark's search takes the DefaultSource alone, in a process of its own."""
+    if name == "register":
+        from pymq.spark.session.registering import register
+
+        return register
+    if name == "batch_writer":
+        from pymq.spark.sink.batch_writer import batch_writer
+
+        return batch_writer
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

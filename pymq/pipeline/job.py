@@ -21,6 +21,7 @@ from pymq.spark.session.failures import translated
 from pymq.spark.session.interruptible import run_interruptibly
 from pymq.spark.session.masters import check_master
 from pymq.spark.session.shipping import prepare_executors
+from pymq.spark.sink.batch_writer import batch_writer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -129,7 +130,11 @@ class Job:
         if not frame.isStreaming:
             frame.write.format(kind).options(**options).partitionBy(*sink.partition_by).mode("append").save()
             return
-        writer = frame.writeStream.queryName(sink.label).outputMode(sink.mode).format(kind).options(**options)
+        writer = frame.writeStream.queryName(sink.label).outputMode(sink.mode)
+        if sink.mode == "update":
+            writer = writer.foreachBatch(batch_writer(**options))
+        else:
+            writer = writer.format(kind).options(**options)
         writer = writer.option("checkpointLocation", str(directory_of(pipeline) / sink.label))
         if sink.partition_by:
             writer = writer.partitionBy(*sink.partition_by)

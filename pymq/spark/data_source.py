@@ -1,39 +1,22 @@
 """The source ``spark.read.format("pymq")``: topics as DataFrames, with one partition per range of a queue.
 
-:mod:`pymq.spark.source.options` has its options; :mod:`pymq.spark.sink.sink` writes.
+:mod:`pymq.spark.source.options` has its options; :mod:`pymq.spark.sink.sink` writes. Nothing else is imported before it
+is used: each of Spark's Python processes imports this module, and most of them need one half of it, or its name alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    DataSourceStreamWriter,
-    DataSourceWriter,
-    InputPartition,
-)
-
-from pymq.clock import Clock, SystemClock
-from pymq.spark.planning.planner import make_plan
-from pymq.spark.planning.ranges import QueueRange
-from pymq.spark.planning.selection import checked
-from pymq.spark.records.schema import spark_ddl
-from pymq.spark.sink.options import WriteOptions
-from pymq.spark.source.options import SourceOptions
-from pymq.spark.source.partitions import RangePartition
-from pymq.spark.source.pushdown import Pushdown
-from pymq.spark.source.sources_of_rows import in_reading_order, open_reader, open_view
-from pymq.spark.tasks import workers
-from pymq.spark.tasks.progress import RowSender
+from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import Filter
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
     from pyspark.sql.types import StructType
 
 NAME = "pymq"
@@ -49,22 +32,28 @@ class PymqDataSource(DataSource):  # type: ignore[misc]
 
     def schema(self) -> str:
         """Return the requested columns, or the usual ones."""
-        return spark_ddl(SourceOptions(self.options).columns())
+        from pymq.spark.records.schema import spark_ddl
+        from pymq.spark.source.option_names import ColumnOptions
+
+        return spark_ddl(ColumnOptions(self.options).columns())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a reader of the schema's columns for a stream."""
+        from pymq.spark.source.options import SourceOptions
         from pymq.spark.source.stream import PymqStreamReader
 
         return PymqStreamReader(SourceOptions(self.options), tuple(schema.fieldNames()))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return a writer of rows with this schema."""
+        from pymq.spark.sink.options import WriteOptions
         from pymq.spark.sink.sink import PymqWriter
 
         return PymqWriter(WriteOptions(self.options), schema, overwrites=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Return a writer of a stream's rows with this schema."""
+        from pymq.spark.sink.options import WriteOptions
         from pymq.spark.sink.sink import PymqStreamWriter
 
         return PymqStreamWriter(WriteOptions(self.options), schema, overwrites=overwrite)
@@ -74,70 +63,9 @@ class PymqDataSource(DataSource):  # type: ignore[misc]
 
         Spark refuses readers with filter pushdown while its setting for that is off, which is the default.
         """
+        from pymq.spark.source.batch import FilteringReader, PymqReader
+        from pymq.spark.source.options import SourceOptions
+
         options = SourceOptions(self.options)
         kind = FilteringReader if options.pushes_filters else PymqReader
         return kind(options, tuple(schema.fieldNames()))
-
-
-class PymqReader(DataSourceReader):  # type: ignore[misc]
-    """Plans ranges on the driver and reads them in the tasks."""
-
-    def __init__(self, options: SourceOptions, columns: tuple[str, ...], *, clock: Clock | None = None) -> None:
-        """Raise UsageError for an illegal option: a query that can't work fails before it starts."""
-        options.refuse_stream_options()
-        clock = clock or SystemClock()
-        now_ms = clock.now_ms()
-        self._namesrv = options.namesrv
-        self._topics = options.topics()
-        self._start, self._end = options.start(now_ms), options.end(now_ms)
-        self._sizes = options.partition_sizes()
-        self._progress = options.text("progress")
-        self._given = options.ranges()
-        self._settings = options.read_settings(columns, checked(options.selection(), clock))
-        self._pushdown = Pushdown()
-
-    def partitions(self) -> Sequence[InputPartition]:
-        """Ask the name server and the brokers for the ranges to read."""
-        ranges = self._planned_ranges() if self._given is None else self._pushdown.apply(self._given)
-        tasks = self._sizes.tasks(ranges)
-        # Spark needs at least one partition, even an empty one.
-        return [RangePartition(parts) for parts in tasks] or [RangePartition(())]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the partition's ranges."""
-        assert isinstance(partition, RangePartition)
-        pushdown = self._pushdown
-        selection = self._settings.selection.with_pushdown(pushdown.tag_expression(), pushdown.sql())
-        settings = replace(self._settings, selection=selection)
-        with workers.task():
-            for part in partition.parts:
-                sender = RowSender(self._progress, str(part))
-                try:
-                    for batch in open_reader(part, settings).batches():
-                        yield batch
-                        sender.add(batch.num_rows)
-                finally:
-                    sender.close()
-
-    def _planned_ranges(self) -> list[QueueRange]:
-        settings = self._settings
-        with open_view(self._namesrv, settings) as view:
-            plan = make_plan(
-                view,
-                self._topics,
-                self._start,
-                self._end,
-                only=self._pushdown.allows_topic,
-                via_filter_servers=settings.selection.via is not None,
-            )
-            return in_reading_order(view, self._pushdown.apply(plan.ranges))
-
-
-class FilteringReader(PymqReader):
-    """Reads only the queues and offsets that match a query's WHERE; brokers filter by its tags or properties."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Use the filters it knows and return all of them, so that Spark checks each row again."""
-        for condition in filters:
-            self._pushdown.take(condition)
-        return filters

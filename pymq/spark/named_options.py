@@ -9,7 +9,6 @@ from difflib import get_close_matches
 from typing import TypeVar
 
 from pymq.errors import UsageError
-from pymq.security.credentials import check_reference
 
 NAMESRV = "127.0.0.1:9876"
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
@@ -55,6 +54,8 @@ class NamedOptions:
         """A reference to what requests are signed with. Raises UsageError for another text."""
         reference = self.text("credentials")
         if reference:
+            from pymq.security.credentials import check_reference
+
             check_reference(reference)
         return reference
 

@@ -11,7 +11,7 @@ import pytest
 
 from pymq.client import Message
 from pymq.client.sync import Producer
-from pymq.errors import UnsafeError
+from pymq.errors import UnsafeError, UsageError
 from pymq.pipeline.job import Job
 from pymq.pipeline.load import PipelineFile, PipelineFileError
 from pymq.pipeline.report import Batch
@@ -65,6 +65,46 @@ def test_sessions_of_the_example_are_counted_once_over_restarts(
     other = PipelineFile(EXAMPLE, EXAMPLE.read_text(encoding="utf-8").replace('name = "sessions"', 'name = "o"', 1))
     with pytest.raises(UnsafeError, match="is of the pipeline sessions, not of o"):
         run(other, spark, server, tmp_path)
+
+
+COUNTS = """\
+name = "counts"
+checkpoint = "cp"
+[[source]]
+name = "words"
+topic = "pipeline-words"
+body = "text"
+[[step]]
+name = "counts"
+sql = "SELECT body AS word, count(*) AS count FROM words GROUP BY body"
+[[sink]]
+from = "counts"
+topic = "pipeline-counts"
+mode = "update"
+key = "word"
+"""
+
+
+@pytest.mark.slow
+def test_a_sink_of_updates_writes_a_group_again_when_it_changes(
+    spark: Any, server: StandaloneProcess, tmp_path: Path
+) -> None:
+    file = PipelineFile(Path("counts.toml"), COUNTS)
+    send(server, "pipeline-words", ["ann", "bob", "ann"])
+    assert [batch.sink for batch in run(file, spark, server, tmp_path)] == ["counts"]
+    send(server, "pipeline-words", ["ann"])
+    run(file, spark, server, tmp_path)
+    run(file, spark, server, tmp_path)  # nothing is left to write
+    found = [(keys, json.loads(body)) for keys, body in stored(server, "pipeline-counts", "keys", "body")]
+    assert sorted((keys, row["word"], row["count"]) for keys, row in found) == [
+        ("ann", "ann", 2),
+        ("ann", "ann", 3),
+        ("bob", "bob", 1),
+    ]
+    wrong = PipelineFile(Path("counts.toml"), COUNTS + "options = { maxBodyBytes = 5 }\n")
+    send(server, "pipeline-words", ["a long word"])
+    with pytest.raises(UsageError, match="its body has 32 bytes, the limit is 5: shorten it"):
+        run(wrong, spark, server, tmp_path)
 
 
 JOIN = """\

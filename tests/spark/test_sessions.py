@@ -76,7 +76,7 @@ def test_two_that_begin_and_end_at_once_are_both_counted(monkeypatch: pytest.Mon
     current = SlowCurrent()
     monkeypatch.setattr(SparkContext, "_active_spark_context", session)
     monkeypatch.setattr(SparkSession, "builder", SimpleNamespace(getOrCreate=lambda: session))
-    monkeypatch.setattr(gateway, "_register", lambda _: None)
+    monkeypatch.setattr(gateway, "register", lambda _: None)
     monkeypatch.setattr(gateway, "_Current", current)
 
     def both(work: Any) -> None:

@@ -67,6 +67,12 @@ class QueueRange:
         return self.topic, self.broker_name, self.queue_id
 
     @property
+    def needs_look(self) -> bool:
+        """Whether a record alone shows that its queue is the planned one: its broker does not say it."""
+        identity = self.identity
+        return identity is not None and identity.deleted_below is None and bool(identity.digest)
+
+    @property
     def count(self) -> int:
         return self.to_offset - self.from_offset
 

@@ -23,12 +23,6 @@ from pymq.wire.header import decode_header
 from pymq.wire.headers.pull import PullMessageAnswer
 
 
-def needs_look(part: QueueRange) -> bool:
-    """Return whether the range's queue is recognized by a record alone."""
-    identity = part.identity
-    return identity is not None and identity.deleted_below is None and bool(identity.digest)
-
-
 class RecognizedReader(RangeReader):
     """A :class:`RangeReader` that looks at the record of the range's identity first and last."""
 

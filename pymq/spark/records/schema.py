@@ -1,65 +1,70 @@
-"""The columns of a message: names, Arrow types and Spark types, in one table for all readers and writers.
+"""The columns of a message: names and types of Spark, in one table for all readers and writers.
 
-In addition, the column ``property_NAME`` is a message property as text, null if it is missing.
+In addition, the column ``property_NAME`` is a message property as text, null if it is missing. Arrow is imported when
+its types are asked for: Spark asks one of its Python processes for the names alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
-
-import pyarrow as pa
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from pymq.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+HEADERS = "array<struct<key:string,value:binary>>"
 
 
 class RowColumn(NamedTuple):
     """One column: ``ddl`` is its Spark SQL type; ``usual`` columns are the default."""
 
     name: str
-    arrow: pa.DataType
     ddl: str
     usual: bool = True
 
+    @property
+    def arrow(self) -> pa.DataType:
+        """Its Arrow type."""
+        return _arrow_types()[self.ddl]
 
-_TIMESTAMP = pa.timestamp("us", tz="UTC")
-
-_HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 
 # The columns of Spark's Kafka source (with topic), so that its queries work.
 KAFKA_COLUMNS = (
-    RowColumn("key", pa.binary(), "binary", usual=False),
-    RowColumn("value", pa.binary(), "binary", usual=False),
-    RowColumn("partition", pa.int32(), "int", usual=False),
-    RowColumn("offset", pa.int64(), "bigint", usual=False),
-    RowColumn("timestamp", _TIMESTAMP, "timestamp", usual=False),
-    RowColumn("timestampType", pa.int32(), "int", usual=False),
-    RowColumn("headers", _HEADERS, "array<struct<key:string,value:binary>>", usual=False),
+    RowColumn("key", "binary", usual=False),
+    RowColumn("value", "binary", usual=False),
+    RowColumn("partition", "int", usual=False),
+    RowColumn("offset", "bigint", usual=False),
+    RowColumn("timestamp", "timestamp", usual=False),
+    RowColumn("timestampType", "int", usual=False),
+    RowColumn("headers", HEADERS, usual=False),
 )
 
 OF_REGISTRY = "bodyJson"  # needs a schema registry
 
 # Columns that rocketmq-spark has use its names, so that its queries work.
 COLUMNS = (
-    RowColumn("topic", pa.string(), "string"),
-    RowColumn("brokerName", pa.string(), "string"),
-    RowColumn("queueId", pa.int32(), "int"),
-    RowColumn("queueOffset", pa.int64(), "bigint"),
-    RowColumn("msgId", pa.string(), "string"),
-    RowColumn("tags", pa.string(), "string"),
-    RowColumn("keys", pa.string(), "string"),
-    RowColumn("body", pa.binary(), "binary"),
-    RowColumn("properties", pa.map_(pa.string(), pa.string()), "map<string,string>"),
-    RowColumn("bornTimestamp", _TIMESTAMP, "timestamp"),
-    RowColumn("storeTimestamp", _TIMESTAMP, "timestamp"),
-    RowColumn("reconsumeTimes", pa.int32(), "int"),
-    RowColumn("bornHost", pa.string(), "string"),
-    RowColumn("sysFlag", pa.int32(), "int"),
-    RowColumn("rowId", pa.string(), "string", usual=False),
-    RowColumn("bodyText", pa.string(), "string", usual=False),
-    RowColumn(OF_REGISTRY, pa.string(), "string", usual=False),
-    RowColumn("physicalOffset", pa.int64(), "bigint", usual=False),
-    RowColumn("flag", pa.int32(), "int", usual=False),
+    RowColumn("topic", "string"),
+    RowColumn("brokerName", "string"),
+    RowColumn("queueId", "int"),
+    RowColumn("queueOffset", "bigint"),
+    RowColumn("msgId", "string"),
+    RowColumn("tags", "string"),
+    RowColumn("keys", "string"),
+    RowColumn("body", "binary"),
+    RowColumn("properties", "map<string,string>"),
+    RowColumn("bornTimestamp", "timestamp"),
+    RowColumn("storeTimestamp", "timestamp"),
+    RowColumn("reconsumeTimes", "int"),
+    RowColumn("bornHost", "string"),
+    RowColumn("sysFlag", "int"),
+    RowColumn("rowId", "string", usual=False),
+    RowColumn("bodyText", "string", usual=False),
+    RowColumn(OF_REGISTRY, "string", usual=False),
+    RowColumn("physicalOffset", "bigint", usual=False),
+    RowColumn("flag", "int", usual=False),
     *KAFKA_COLUMNS,
 )
 BY_NAME = {column.name: column for column in COLUMNS}
@@ -79,7 +84,7 @@ def property_of(column: str) -> str | None:
 
 def column_of(name: str) -> RowColumn:
     """Return the column of a checked name."""
-    return BY_NAME.get(name) or RowColumn(name, pa.string(), "string", usual=False)
+    return BY_NAME.get(name) or RowColumn(name, "string", usual=False)
 
 
 def check_columns(names: Sequence[str]) -> tuple[str, ...]:
@@ -95,8 +100,26 @@ def check_columns(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
+@cache
+def _arrow_types() -> Mapping[str, pa.DataType]:
+    """Return the Arrow types by Spark's."""
+    import pyarrow as pa
+
+    return {
+        "string": pa.string(),
+        "binary": pa.binary(),
+        "int": pa.int32(),
+        "bigint": pa.int64(),
+        "timestamp": pa.timestamp("us", tz="UTC"),
+        "map<string,string>": pa.map_(pa.string(), pa.string()),
+        HEADERS: pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])),
+    }
+
+
 def arrow_schema(names: Sequence[str]) -> pa.Schema:
     """Return the Arrow schema of these columns."""
+    import pyarrow as pa
+
     return pa.schema([(name, column_of(name).arrow) for name in names])
 
 

@@ -21,16 +21,16 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pymq
-from pymq.errors import PymqError, UsageError
+from pymq.errors import PymqError
 from pymq.file_lock import try_lock_file
-from pymq.packages import pip_install
 from pymq.spark.session.error_texts import essence, text_of
 from pymq.spark.session.java import Java, find_java
+from pymq.spark.session.registering import register
+from pymq.spark.session.spark_home import quick_home, spark_home
 from pymq.spark.session.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -93,7 +93,8 @@ class _Gateway:
         self.log_path = self.scratch / "spark.log"
         self._answer_path = self.scratch / "gateway"
         (self.scratch / "log4j2.properties").write_text(_LOG4J)
-        command = jvm_command(java, _spark_home(), self.scratch, master, conf)
+        home = spark_home()
+        command = jvm_command(java, home, self.scratch, master, conf)
         with self.log_path.open("wb") as log:
             # In a new session the JVM doesn't get Ctrl-C; it ends when its standard input is closed.
             self.process = subprocess.Popen(
@@ -101,7 +102,7 @@ class _Gateway:
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=_jvm_environment(java, master, self._answer_path),
+                env=_jvm_environment(java, master, self._answer_path, quick_home(home, self.scratch, master)),
                 start_new_session=True,
             )
         self._watchdog = Watchdog(self.process.pid)
@@ -196,7 +197,7 @@ def session(
     ``spark.jars.packages``). Spark finds the source ``pymq`` by itself. End the session with :func:`close`.
     Raises JavaNotFoundError, SparkStartError, and UsageError when Spark is not installed.
     """
-    _spark_home()
+    spark_home()
     with _SESSIONS:
         return _joined_or_new(master, conf or {}, java)
 
@@ -205,7 +206,7 @@ def _joined_or_new(master: str, conf: Mapping[str, str], java: Java | None) -> S
     loaded = sys.modules.get("pyspark")
     if loaded is not None and loaded.SparkContext._active_spark_context is not None:
         joined: SparkSession = loaded.sql.SparkSession.builder.getOrCreate()
-        _register(joined)  # it may not find the package by itself
+        register(joined)  # it may not find the package by itself
         _Current.users += 1
         return joined
     java = java or find_java()
@@ -335,7 +336,7 @@ def running_java() -> Java | None:
     return _Current.gateway.java if _Current.gateway is not None else None
 
 
-def jvm_command(java: Java, spark_home: Path, scratch: Path, master: str, conf: Mapping[str, str]) -> list[str]:
+def jvm_command(java: Java, home: Path, scratch: Path, master: str, conf: Mapping[str, str]) -> list[str]:
     """Return the command line of Spark's JVM."""
     opens = [name for name in _OPENS if not (java.major >= 24 and name.endswith("security.action"))]
     quiet = ["--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow"] if java.major >= 24 else []
@@ -343,7 +344,7 @@ def jvm_command(java: Java, spark_home: Path, scratch: Path, master: str, conf: 
     return [
         str(java.executable),
         "-cp",
-        os.pathsep.join([*class_path, str(spark_home / "jars" / "*")]),
+        os.pathsep.join([*class_path, str(home / "jars" / "*")]),
         f"-Xmx{conf.get('spark.driver.memory', DRIVER_MEMORY)}",
         "-XX:+IgnoreUnrecognizedVMOptions",
         *[f"--add-opens={name}=ALL-UNNAMED" for name in opens],
@@ -384,14 +385,14 @@ def _defaults(master: str) -> dict[str, str]:
     return settings
 
 
-def _jvm_environment(java: Java, master: str, answer_path: Path) -> dict[str, str]:
+def _jvm_environment(java: Java, master: str, answer_path: Path, home: Path) -> dict[str, str]:
     environ = {name: value for name, value in os.environ.items() if name != "PYSPARK_SUBMIT_ARGS"}
     # Python workers must import the same package, even if it is in a checkout and not installed.
     package_home = str(Path(pymq.__file__).resolve().parent.parent)
     paths = [package_home, *filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))]
     environ.update(
         JAVA_HOME=str(java.home),
-        SPARK_HOME=str(_spark_home()),
+        SPARK_HOME=str(home),
         SPARK_CONNECT_MODE="0",
         PYTHONPATH=os.pathsep.join(dict.fromkeys(paths)),
         _PYSPARK_DRIVER_CONN_INFO_PATH=str(answer_path),
@@ -400,19 +401,6 @@ def _jvm_environment(java: Java, master: str, answer_path: Path) -> dict[str, st
     if master.startswith("local"):
         environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     return environ
-
-
-def _spark_home() -> Path:
-    found = find_spec("pyspark")
-    if found is None or found.origin is None:
-        raise UsageError(f"Spark is not installed: {pip_install('spark')}")
-    return Path(found.origin).resolve().parent
-
-
-def _register(spark: SparkSession) -> None:
-    from pymq.spark.data_source import PymqDataSource
-
-    spark.dataSource.register(PymqDataSource)
 
 
 def _end_jvm(gateway: _Gateway) -> None:

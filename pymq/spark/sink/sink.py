@@ -19,16 +19,13 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pymq.client.loop_thread import shared
 from pymq.errors import UsageError
 from pymq.spark.places.places import write_durably
+from pymq.spark.sink.batch_writer import BATCH_ID_PROPERTY, QUERY_ID_PROPERTY, write_id_of_batch
 from pymq.spark.sink.options import WriteOptions, WriteSettings
 from pymq.spark.sink.row_writer import RowWriter, open_sends
 from pymq.spark.sink.write_columns import check_write_columns
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
-
-# What Spark tells the tasks of a stream (Scala: StreamExecution.QUERY_ID_KEY, MicroBatchExecution.BATCH_ID_KEY).
-QUERY_ID_PROPERTY = "sql.streaming.queryId"
-BATCH_ID_PROPERTY = "streaming.sql.batchId"
 
 
 @dataclass
@@ -46,7 +43,8 @@ class _Write:
         """Raise UsageError for an illegal option or column, and what the look-up of the option's topic raises."""
         if overwrites:
             raise UsageError(
-                'messages can only be added: write with mode("append"), a stream with outputMode "append" or "update"'
+                'messages can only be added: write with mode("append"), a stream with outputMode "append"; with '
+                '"update" it is written by foreachBatch(pyspark_pymq.batch_writer(topic=NAME))'
             )
         self._settings = options.settings()
         check_write_columns(
@@ -95,7 +93,7 @@ class PymqStreamWriter(_Write, DataSourceStreamArrowWriter):  # type: ignore[mis
         context = TaskContext.get()
         assert context is not None
         query = self._write_id or context.getLocalProperty(QUERY_ID_PROPERTY)
-        return self._run(f"{query}\n{context.getLocalProperty(BATCH_ID_PROPERTY)}", iterator)
+        return self._run(write_id_of_batch(query, context.getLocalProperty(BATCH_ID_PROPERTY)), iterator)
 
     def commit(self, messages: Sequence[Any], batchId: int) -> None:
         """Do nothing: brokers have stored all rows."""

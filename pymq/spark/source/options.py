@@ -1,19 +1,12 @@
-"""The options of ``format("pymq")``: one table of names, and the parsed options.
-
-Spark's Kafka source has many of these names, with the same meaning; older names of PyMQ are synonyms. docs/spark.md
-describes them.
-"""
+"""The options of ``format("pymq")``, parsed. :mod:`pymq.spark.source.option_names` has the table of their names."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import NamedTuple
 
 from pymq.client.schema_registry import SchemaRegistry
 from pymq.errors import UsageError
 from pymq.model.compression import INFLATION_RATIO_MAX
-from pymq.spark.named_options import NamedOptions
 from pymq.spark.places.places import expanded
 from pymq.spark.planning.planner import PartitionSizes
 from pymq.spark.planning.positions import LATEST, Position, parse_by_queue, parse_position
@@ -24,92 +17,19 @@ from pymq.spark.planning.topics import TopicChoice, parse_assigned, parse_patter
 from pymq.spark.reading.unrepeated import DUPLICATE_WINDOW_ROWS
 from pymq.spark.records.schema import OF_REGISTRY, check_columns
 from pymq.spark.settings import BODY_ERROR_MODES, DATA_LOSS_MODES, RETRY_BUDGET_S, DataLoss
+from pymq.spark.source.option_names import OPTIONS, ColumnOptions
 from pymq.units import parse_duration_ms, parse_time_ms
 
 UNSPLIT_ROWS = 1 << 62
 
 
-class SourceOption(NamedTuple):
-    """One option: its name, other names for it, and its purpose."""
-
-    name: str
-    synonyms: tuple[str, ...] = ()
-    only_streams: bool = False
-    only_batches: bool = False
-    is_internal: bool = False
-
-
-OPTIONS = (
-    SourceOption("namesrv"),
-    SourceOption("credentials"),
-    SourceOption("store", only_batches=True),
-    SourceOption("commitLog", only_batches=True),
-    SourceOption("brokerName", only_batches=True),
-    SourceOption("whileRunning", only_batches=True),
-    SourceOption("archive", only_batches=True),
-    SourceOption("topics", ("topic", "subscribe")),
-    SourceOption("path", is_internal=True),
-    SourceOption("subscribePattern"),
-    SourceOption("assign"),
-    SourceOption("startingOffsets"),
-    SourceOption("endingOffsets", only_batches=True),
-    SourceOption("startingTimestamp"),
-    SourceOption("endingTimestamp", only_batches=True),
-    SourceOption("startingOffsetsByTimestamp"),
-    SourceOption("endingOffsetsByTimestamp", only_batches=True),
-    SourceOption("columns"),
-    SourceOption("includeHeaders"),
-    SourceOption("tag"),
-    SourceOption("sql"),
-    SourceOption("filter"),
-    SourceOption("filterExpression"),
-    SourceOption("filterOnError"),
-    SourceOption("filterVia"),
-    SourceOption("group", ("groupIdPrefix",)),
-    SourceOption("onDataLoss"),
-    SourceOption("failOnDataLoss"),
-    SourceOption("bodyErrors"),
-    SourceOption("registry"),
-    SourceOption("dropDuplicates"),
-    SourceOption("retryBudgetSeconds"),
-    SourceOption("inflateRatio"),
-    SourceOption("maxRowsPerPartition", ("maxRecordsPerPartition",)),
-    SourceOption("minPartitions"),
-    SourceOption("pushFilters", only_batches=True),
-    SourceOption("maxOffsetsPerTrigger", only_streams=True),
-    SourceOption("minOffsetsPerTrigger", only_streams=True),
-    SourceOption("maxTriggerDelay", only_streams=True),
-    SourceOption("commitGroup", only_streams=True),
-    SourceOption("ranges", is_internal=True),
-    SourceOption("progress", is_internal=True),
-)
-_NAMES = {name.lower(): option.name for option in OPTIONS for name in (option.name, *option.synonyms)}
-_SHOWN = {name.lower(): name for option in OPTIONS for name in (option.name, *option.synonyms)}
-# Options of other sources, with what says the same here.
-EQUIVALENTS = {
-    "kafka.bootstrap.servers": "write namesrv, the addresses of the name servers as host:port;host:port",
-    "bootstrap.servers": "write namesrv, the addresses of the name servers as host:port;host:port",
-    "nameserver": "write namesrv, the addresses of the name servers as host:port;host:port",
-    "nameserveraddr": "write namesrv, the addresses of the name servers as host:port;host:port",
-    "fetchoffset.numretries": "write retryBudgetSeconds, the time without an answer before the read fails",
-    "fetchoffset.retryintervalms": "write retryBudgetSeconds, the time without an answer before the read fails",
-    "kafkaconsumer.polltimeoutms": "write retryBudgetSeconds, the time without an answer before the read fails",
-    "kafka.group.id": "write group",
-    "startingoffsetsbytimestampstrategy": "leave it out: a time after the last message reads nothing until there are",
-    "includetimestamp": "leave it out: bornTimestamp and storeTimestamp are columns",
-    "subexpression": "write tag, or sql for an expression over properties",
-}
 # Options of a store directory, and the options of brokers that exclude them.
 STORE_OPTIONS = ("store", "commitLog", "brokerName", "whileRunning")
 _BROKER_OPTIONS = ("namesrv", "filterVia")
 
 
-class SourceOptions(NamedOptions):
-    """Options as given, by their names in any case. Every method raises UsageError for an illegal value."""
-
-    def __init__(self, given: Mapping[str, str]) -> None:
-        """Raise UsageError for an unknown option, or for one that is given twice under two names."""
-        super().__init__(given, _SHOWN, _NAMES, _equivalent)
+class SourceOptions(ColumnOptions):
+    """All options of a reader. Every method raises UsageError for an illegal value."""
 
     def refuse_stream_options(self) -> None:
         """Raise UsageError for an option that only streams have."""
@@ -170,13 +90,6 @@ class SourceOptions(NamedOptions):
     def end(self, now_ms: int) -> Position:
         """Return where to end."""
         return self._position("ending", "latest", now_ms)
-
-    def columns(self) -> tuple[str, ...]:
-        """Return the columns in order: those asked for, else the usual ones."""
-        columns = check_columns([name.strip() for name in self.text("columns").split(",") if name.strip()])
-        if self._flag("includeHeaders") and "headers" not in columns:
-            columns += ("headers",)
-        return columns
 
     def selection(self) -> Selection:
         """Return which messages to read."""
@@ -263,13 +176,3 @@ class SourceOptions(NamedOptions):
                 raise UsageError("options failOnDataLoss and onDataLoss exclude each other: give one")
             return "fail" if self._flag("failOnDataLoss") else "report"
         return self._choice("onDataLoss", DATA_LOSS_MODES, "fail")
-
-
-def _equivalent(name: str) -> str | None:
-    """Return what says the same as another source's option, by its name in lower case."""
-    return EQUIVALENTS.get(name) or ("leave it out: PyMQ has no Kafka client" if name.startswith("kafka.") else None)
-
-
-def known_names() -> set[str]:
-    """Return the names and synonyms of all options for users."""
-    return {name for option in OPTIONS if not option.is_internal for name in (option.name, *option.synonyms)}

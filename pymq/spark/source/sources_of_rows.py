@@ -1,22 +1,22 @@
-"""Chooses where rows come from: brokers, a store directory, or a lake before one of them."""
+"""Chooses where rows come from: brokers, a store directory, or a lake before one of them.
+
+What reads directories and lakes is imported when it is asked for: most queries need brokers alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Protocol
 
-import pyarrow as pa
-
-from pymq.spark.lake.history import HistoryView
-from pymq.spark.lake.lake_reader import LakeReader
-from pymq.spark.places.places import place_of
 from pymq.spark.planning.cluster import ClusterView, RemoteCluster
 from pymq.spark.planning.ranges import QueueRange, ReadSettings
-from pymq.spark.planning.store_view import StoreView
-from pymq.spark.reading.reader import RangeReader
-from pymq.spark.reading.recognized import RecognizedReader, needs_look
-from pymq.spark.reading.store_reader import StoreReader
-from pymq.spark.reading.unrepeated import UnrepeatedReader
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pymq.spark.lake.history import HistoryView
+    from pymq.spark.planning.store_view import StoreView
+    from pymq.spark.reading.unrepeated import UnrepeatedReader
 
 
 class RowReader(Protocol):
@@ -39,20 +39,37 @@ class RowReader(Protocol):
 def reader_of(part: QueueRange, settings: ReadSettings) -> RowReader:
     """Return a reader of the range."""
     if part.is_archived:
+        from pymq.spark.lake.lake_reader import LakeReader
+
         return LakeReader(part, settings)
     if settings.store is not None:
+        from pymq.spark.reading.store_reader import StoreReader
+
         return StoreReader(part, settings)
-    return RecognizedReader(part, settings) if needs_look(part) else RangeReader(part, settings)
+    if part.needs_look:
+        from pymq.spark.reading.recognized import RecognizedReader
+
+        return RecognizedReader(part, settings)
+    from pymq.spark.reading.reader import RangeReader
+
+    return RangeReader(part, settings)
 
 
 def open_reader(part: QueueRange, settings: ReadSettings) -> RowReader | UnrepeatedReader:
     """Return what reads a range for a query, without repeated messages if the settings say so."""
-    return UnrepeatedReader(part, settings, reader_of) if settings.duplicate_window_rows else reader_of(part, settings)
+    if settings.duplicate_window_rows:
+        from pymq.spark.reading.unrepeated import UnrepeatedReader
+
+        return UnrepeatedReader(part, settings, reader_of)
+    return reader_of(part, settings)
 
 
 def open_view(namesrv: str, settings: ReadSettings) -> RemoteCluster | StoreView | HistoryView:
     """Return the planner's view, for a ``with`` block. Raises what the view's class does."""
     if settings.archive:
+        from pymq.spark.lake.history import HistoryView
+        from pymq.spark.places.places import place_of
+
         view = _open_stored(namesrv, settings)
         try:
             return HistoryView(view, place_of(settings.archive), settings.on_data_loss)
@@ -64,10 +81,13 @@ def open_view(namesrv: str, settings: ReadSettings) -> RemoteCluster | StoreView
 
 def _open_stored(namesrv: str, settings: ReadSettings) -> RemoteCluster | StoreView:
     if settings.store is not None:
+        from pymq.spark.planning.store_view import StoreView
+
         return StoreView(settings.store, settings.on_data_loss)
     return RemoteCluster(namesrv, credentials=settings.credentials, retry_budget_s=settings.retry_budget_s)
 
 
 def in_reading_order(view: ClusterView, ranges: list[QueueRange]) -> list[QueueRange]:
     """Return the ranges in the best order for reading: a store's in pieces of its log, a lake's before a broker's."""
-    return view.split(ranges) if isinstance(view, StoreView | HistoryView) else ranges
+    split: Callable[[list[QueueRange]], list[QueueRange]] | None = getattr(view, "split", None)
+    return ranges if split is None else split(ranges)

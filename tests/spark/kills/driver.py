@@ -1,8 +1,9 @@
 """The process under attack: a stream to files or to a topic, a pipeline, a following export, or small exports one after
 the other, which need no Spark, until a file appears; then it reads the rest.
 
-Usage: ``python -m tests.spark.kills.driver MODE NAMESRV TOPIC HOME MASTER [COMMITS]``, with stream, write, pipeline,
-archive, follow or small as the MODE. With COMMITS it kills itself in that commit, between the commit and its moves.
+Usage: ``python -m tests.spark.kills.driver MODE NAMESRV TOPIC HOME MASTER [COMMITS]``, with stream, write, update,
+pipeline, archive, follow or small as the MODE. With COMMITS it kills itself in that commit, between the commit and its
+moves.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from pymq.spark.session import gateway
 from pymq.spark.session.job_progress import NoProgress
 from pymq.spark.session.masters import DEFAULT_MASTER
 from pymq.spark.session.shipping import ship_package
+from pymq.spark.sink.batch_writer import batch_writer
 from tests.spark.standalone import CONF
 
 COLUMNS = ("queueId", "queueOffset", "msgId")
@@ -72,7 +74,8 @@ PAUSE_S = 0.2
 @contextmanager
 def session(master: str) -> Iterator[Any]:
     """Run a block with a session, on a standalone cluster with executors that have the package."""
-    with gateway.running(master, gateway.light_conf({} if master.startswith("local") else CONF)) as spark:
+    conf = {"spark.sql.shuffle.partitions": "2", **({} if master.startswith("local") else CONF)}
+    with gateway.running(master, gateway.light_conf(conf)) as spark:
         gateway.wait_for_executors(spark)
         ship_package(spark)
         yield spark
@@ -100,6 +103,11 @@ def write(namesrv: str, topic: str, home: Path, master: str) -> None:
     stream(namesrv, topic, home, master, to_topic)
 
 
+def update(namesrv: str, topic: str, home: Path, master: str) -> None:
+    """Do the same with a query that writes changed groups: each message is a group, so it changes once."""
+    stream(namesrv, topic, home, master, groups_to_topic)
+
+
 def source_of(spark: Any, namesrv: str, topic: str, rows_max: int) -> Any:
     """Return the topic as a stream with batches of at most ``rows_max`` rows."""
     options = {"namesrv": namesrv, "subscribe": topic, "startingOffsets": "earliest", "columns": ",".join(COLUMNS)}
@@ -111,6 +119,14 @@ def to_topic(spark: Any, namesrv: str, topic: str, home: Path, rows_max: int, co
     rows = source_of(spark, namesrv, topic, rows_max)
     rows = rows.selectExpr("to_json(struct(*)) AS body", "concat('q', queueId) AS key")
     sink = rows.writeStream.format("pymq").options(namesrv=namesrv, topic=copy or copy_of(topic))
+    return sink.option("checkpointLocation", str(home / "checkpoint")).trigger(**trigger).start()
+
+
+def groups_to_topic(spark: Any, namesrv: str, topic: str, home: Path, rows_max: int, **trigger: Any) -> Any:
+    """Start the query that counts each message, and copies it to a topic when its count changes."""
+    groups = source_of(spark, namesrv, topic, rows_max).groupBy(*COLUMNS).count()
+    rows = groups.selectExpr(f"to_json(struct({', '.join(COLUMNS)})) AS body")
+    sink = rows.writeStream.outputMode("update").foreachBatch(batch_writer(namesrv=namesrv, topic=copy_of(topic)))
     return sink.option("checkpointLocation", str(home / "checkpoint")).trigger(**trigger).start()
 
 
@@ -250,6 +266,7 @@ if __name__ == "__main__":
     runs = {
         "stream": stream,
         "write": write,
+        "update": update,
         "pipeline": pipeline,
         "archive": archive,
         "follow": follow,

@@ -11,7 +11,7 @@ from pymq.errors import UnreachableError
 from pymq.model.record import decode_record
 from pymq.spark.planning.cluster import record_digest
 from pymq.spark.planning.ranges import DataLossError, Identity, QueueRange, ReadSettings
-from pymq.spark.reading.recognized import RecognizedReader, needs_look
+from pymq.spark.reading.recognized import RecognizedReader
 from tests.spark.fake_cluster import FakeCluster
 from tests.spark.record_bytes import record
 
@@ -35,7 +35,7 @@ def test_only_what_has_a_digest_and_no_word_of_its_broker_is_looked_at(cluster: 
     part = cluster.range("T", stop=1)
     looks = [(None, False), (Identity(5), False), (Identity(5, 3, "x"), False), (Identity(None, 3, "x"), True)]
     for identity, expected in looks:
-        assert needs_look(replace(part, identity=identity)) is expected
+        assert replace(part, identity=identity).needs_look is expected
 
 
 def test_the_same_queue_is_read(cluster: FakeCluster) -> None:

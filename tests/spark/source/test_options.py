@@ -13,7 +13,8 @@ from pymq.spark.planning.planner import PartitionSizes
 from pymq.spark.planning.positions import LATEST, Position
 from pymq.spark.planning.selection import ALL
 from pymq.spark.planning.topics import TopicChoice
-from pymq.spark.source.options import SourceOptions, known_names
+from pymq.spark.source.option_names import known_names
+from pymq.spark.source.options import SourceOptions
 
 NOW_MS = 1_800_000_000_000
 
