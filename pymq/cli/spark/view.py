@@ -24,7 +24,10 @@ BAR_WIDTH = 20
 
 
 class Kept(NoProgress):
-    """Says what a failed or interrupted run has committed, and nothing else: for a pipe or a dumb terminal."""
+    """Says what a failed or interrupted run has committed, and what is tried again: for a pipe or a dumb terminal."""
+
+    def trying_again(self, why: str) -> None:
+        print_note(f"pymq: trying again: {why}")
 
     def kept(self, rows: int, output: str) -> None:
         if rows:

@@ -12,16 +12,17 @@ import shutil
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pymq.clock import Clock, SystemClock
 from pymq.errors import NotFoundError, PymqError, UnreachableError, UsageError
 from pymq.spark.export.job_runners import Here, JobRunner, OnSpark, needs_no_spark, run_spark
 from pymq.spark.export.options import ExportOptions, ExportSummary, QueueSummary
+from pymq.spark.export.patience import Patience
 from pymq.spark.places.places import Place
 from pymq.spark.planning.cluster import ClusterView, Queue
 from pymq.spark.planning.identity import Known, Mark, Recognizer, generation_name, known_queues, take_marks
@@ -33,6 +34,7 @@ from pymq.spark.planning.topics import TopicChoice
 from pymq.spark.records import bodies
 from pymq.spark.records.schema import check_columns
 from pymq.spark.session import gateway
+from pymq.spark.session.failures import WorkerLostError
 from pymq.spark.session.interruptible import run_interruptibly
 from pymq.spark.session.job_progress import ExportProgress, NoProgress
 from pymq.spark.session.masters import check_driver_memory, check_master
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 # A schema that is not given comes from so many messages of so many queues.
 INFERRED_ROWS = 500
 INFERRED_QUEUES = 8
+_Answer = TypeVar("_Answer")
 
 log = logging.getLogger(__name__)
 
@@ -105,6 +108,7 @@ class _Export:
         self.resumed = False
         self.behind: Counter[str] = Counter()
         self.grown: set[Place] = set()
+        self._patience = Patience(options.retry_budget_s, progress)
         self.read = ReadSettings(
             columns=check_columns(options.columns),
             selection=checked(options.selection, clock),
@@ -172,7 +176,7 @@ class _Export:
         """Only plans; takes an earlier export in the output directory into account, as a real run does."""
         output = self.options.output
         if output is not None and self.options.chosen_writer == "arrow" and (output / "_pymq").is_dir():
-            with self._open_log(output) as log:
+            with self._open_log(output, self._body_setting(output)) as log:
                 self.resumed = log.resumed
                 plan = self.plan(log)
         else:
@@ -186,10 +190,15 @@ class _Export:
         """Write Parquet in rounds of tasks, with one commit per round."""
         assert self.options.output is not None
         output = self.options.output.absolute()
-        with self._open_log(output) as log:
+        body = self._asked(lambda: self._body_setting(output))
+        if body is None:
+            return self._summary()
+        with self._open_log(output, body) as log:
             self.resumed = log.resumed
             self.read = replace(self.read, body_form=log.settings.get("body", ""))
-            plan = self.plan(log)
+            plan = self._asked(lambda: self.plan(log))
+            if plan is None:
+                return self._summary()
             if not plan.rows and not self.options.follow:
                 return self._summary()
             if needs_no_spark(self.options, plan, self.read):
@@ -204,26 +213,44 @@ class _Export:
             return self._summary()
 
     def _follow(self, runner: JobRunner, log: ExportDirectory, plan: Plan) -> None:
-        """Write what comes until the user interrupts. The cluster may be away for the retry budget."""
-        asked_s = time.monotonic()
+        """Write what comes until the user interrupts."""
+        next_plan: Plan | None = plan
         with suppress(KeyboardInterrupt):
-            while True:
-                self._write_batch(runner, log, plan)
+            while next_plan is not None:
+                self._write_batch(runner, log, next_plan)
                 self.progress.phase("waiting for messages")
                 if self.stop.wait(self.options.follow_every_s):
                     return
-                try:
-                    plan = self.plan(log)
-                    asked_s = time.monotonic()
-                # A topic whose brokers are away has no route.
-                except (UnreachableError, NotFoundError):
-                    if time.monotonic() - asked_s >= self.options.retry_budget_s:
-                        raise
-                    plan = Plan()
+                next_plan = self._asked(lambda: self.plan(log))
+
+    def _asked(self, ask: Callable[[], _Answer]) -> _Answer | None:
+        """Return what a cluster answers; to an export that follows it may be away for the retry budget.
+
+        Returns None when the export is to stop meanwhile.
+        """
+        patience = Patience(self.options.retry_budget_s if self.options.follow else 0, self.progress)
+        while True:
+            try:
+                return ask()
+            # A topic whose brokers are away has no route.
+            except (UnreachableError, NotFoundError) as error:
+                if not patience.has_some(error):
+                    raise
+            if self.stop.wait(self.options.follow_every_s):
+                return None
 
     def _write_batch(self, runner: JobRunner, log: ExportDirectory, plan: Plan) -> None:
+        """Write a plan. What a lost Python process leaves is in the next plan, for the retry budget."""
         begun_s, before = time.monotonic(), self.written.rows
-        self._write(runner, log, plan)
+        try:
+            self._write(runner, log, plan)
+        except WorkerLostError as error:
+            if not self._patience.has_some(error):
+                self.progress.kept(self.written.rows, str(log.output))
+                raise
+            self.planned_rows -= sum(self.behind.values())
+            return
+        self._patience = Patience(self.options.retry_budget_s, self.progress)
         if plan.rows:
             self.progress.batch(self.written.rows - before, time.monotonic() - begun_s)
 
@@ -267,9 +294,10 @@ class _Export:
             )
             try:
                 results = runner.run(job)
-            except (PymqError, KeyboardInterrupt):
+            except (PymqError, KeyboardInterrupt) as error:
                 self._commit(log, finished_results(job), plan)
-                self.progress.kept(self.written.rows, str(log.output))
+                if not (self.options.follow and isinstance(error, WorkerLostError)):
+                    self.progress.kept(self.written.rows, str(log.output))
                 raise
         self._commit(log, results, plan)
 
@@ -340,7 +368,7 @@ class _Export:
                 ranges = in_reading_order(view, ranges)
         return split_ranges(ranges, rows_max=self.options.rows_of_a_task(plan.rows))
 
-    def _open_log(self, output: Place) -> ExportDirectory:
+    def _open_log(self, output: Place, body: dict[str, str]) -> ExportDirectory:
         from pymq.spark.lake.commits import ExportDirectory
 
         options = self.options
@@ -351,7 +379,7 @@ class _Export:
                 "partition_by": list(options.partition_by),
                 "tag": options.tag,
                 **options.filter_settings,
-                **self._body_setting(output),
+                **body,
             },
         )
 

@@ -31,11 +31,17 @@ _KNOWN: dict[str, type[PymqError]] = {
         errors.PymqError,
     )
 }
+# PythonWorkerFactory, BasePythonRunner and TaskSetManager say so.
+_LOST = re.compile(r"Python worker (exited unexpectedly|failed to connect back)|ExecutorLostFailure")
 _REFUSED = re.compile(r"^(?:(\S+): )?refused with code (-?\d+): (.*)$")
 
 
 class TaskFailedError(PymqError):
     """A Spark task failed with an error that is not a PymqError."""
+
+
+class WorkerLostError(TaskFailedError):
+    """A Python process of Spark was killed, or did not start in Spark's time: the same work may succeed again."""
 
 
 @contextmanager
@@ -65,4 +71,5 @@ def translate(text: str) -> PymqError:
             return errors.RefusedError(int(match.group(2)), match.group(3), match.group(1) or "")
         if name in _KNOWN:
             return _KNOWN[name](message)
-    return TaskFailedError(f"a Spark task failed: {essence(text)[:500]}")
+    kind = WorkerLostError if _LOST.search(text) else TaskFailedError
+    return kind(f"a Spark task failed: {essence(text)[:500]}")

@@ -25,6 +25,10 @@ class ExportProgress(Protocol):
         """Called when the messages that one look found are written."""
         ...
 
+    def trying_again(self, why: str) -> None:
+        """Called when an export that follows waits for a cluster or repeats a batch; once until that has succeeded."""
+        ...
+
     def kept(self, rows: int, output: str) -> None:
         """Called before an export fails or is interrupted, with the rows of this run that are committed."""
         ...
@@ -43,6 +47,9 @@ class NoProgress:
         """Do nothing."""
 
     def batch(self, rows: int, seconds: float) -> None:
+        """Do nothing."""
+
+    def trying_again(self, why: str) -> None:
         """Do nothing."""
 
     def kept(self, rows: int, output: str) -> None:

@@ -95,4 +95,6 @@ def test_only_a_terminal_that_can_draw_shows_it(monkeypatch: pytest.MonkeyPatch,
     assert ("waiting for messages | 5 rows" in stream.getvalue()) == (term == "xterm")
     with export_progress(follows=False) as progress:
         progress.kept(7, "out")
+        progress.trying_again("no broker answers")
     assert "7 rows of this run are committed in out" in stream.getvalue()
+    assert "pymq: trying again: no broker answers\n" in stream.getvalue()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,11 +19,14 @@ from pymq.model.compression import compress_body
 from pymq.model.record import decode_record
 from pymq.spark.export.arrow_writer import WriteJob, finished_results, read_settings, run_as_source, run_as_tasks
 from pymq.spark.export.export import ExportOptions, run
+from pymq.spark.export.job_runners import OnSpark
 from pymq.spark.lake import compaction
 from pymq.spark.planning.ranges import DataLossError, ReadSettings, ResumeError
+from pymq.spark.session.failures import WorkerLostError
 from pymq.spark.session.job_progress import NoProgress
 from tests.interop.support.probe import wait_until
 from tests.spark.fake_cluster import FakeCluster
+from tests.spark.kills.victims import below, is_daemon, kill
 from tests.spark.record_bytes import BORN_MS, record
 
 pytestmark = pytest.mark.spark
@@ -149,6 +154,88 @@ def test_an_export_follows_until_it_is_interrupted(
             run(options(cluster, tmp_path / "wrong", **fields, **wrong))
     with pytest.raises(UsageError, match="write more than 0 seconds"):
         run(options(cluster, tmp_path / "wrong", follow=True, follow_every_s=0))
+
+
+class Follower(Recorder):
+    """Notes what is tried again, and ends an export that follows when it waits for messages with this many rows."""
+
+    def __init__(self, rows: int) -> None:
+        super().__init__()
+        self._rows = rows
+        self.reasons: list[str] = []
+
+    def trying_again(self, why: str) -> None:
+        self.reasons.append(why)
+
+    def phase(self, text: str) -> None:
+        super().phase(text)
+        if text == "waiting for messages" and self.last[0] >= self._rows:
+            raise KeyboardInterrupt
+
+
+def test_a_follower_goes_on_when_a_python_process_is_killed(spark: Any, cluster: FakeCluster, tmp_path: Path) -> None:
+    fill(cluster, "T", 100, 100)
+    killed: list[int] = []
+
+    def select(raw: bytes, expression: str) -> bool:
+        if int.from_bytes(raw[12:16], "big") == 1 and not killed:  # the second queue's task runs now
+            killed.extend(pid for pid in below([os.getpid()], "python") if not is_daemon(pid))
+            for pid in killed:
+                kill(pid)
+        return True
+
+    cluster.select = select
+    fields: dict[str, Any] = {"follow": True, "follow_every_s": 0.01, "rows_per_task": 100}
+    recorder = Follower(200)
+    summary = run(options(cluster, tmp_path / "out", **fields), recorder)
+    assert killed and len(recorder.reasons) == 1 and "Python worker" in recorder.reasons[0]
+    assert (summary.rows, summary.planned_rows, recorder.was_kept) == (200, 200, 0)
+    assert seen(tmp_path / "out") == everything(T=[100, 100])
+
+
+def test_a_follower_that_loses_each_process_gives_up(
+    spark: Any, cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(cluster, "T", 10)
+    tries: list[int] = []
+
+    def lose(*_: object) -> None:
+        tries.append(1)
+        raise WorkerLostError("a Spark task failed: Python worker exited unexpectedly (crashed)")
+
+    monkeypatch.setattr(OnSpark, "run", lose)
+    recorder = Follower(10)
+    with pytest.raises(WorkerLostError):
+        run(options(cluster, tmp_path / "out", follow=True, follow_every_s=0.1, retry_budget_s=0.3), recorder)
+    assert len(tries) > 2 and len(recorder.reasons) == 1
+
+
+@pytest.mark.parametrize("body", ["bytes", "json"])
+def test_a_follower_waits_for_a_cluster_that_is_away_when_it_begins(
+    spark: Any, cluster: FakeCluster, tmp_path: Path, body: str
+) -> None:
+    fill(cluster, "T", 10)
+    cluster.is_registered = False
+    asked = Follower(10)
+
+    class Returns(Follower):
+        def trying_again(self, why: str) -> None:
+            super().trying_again(why)
+            cluster.is_registered = True
+
+    recorder = Returns(10)
+    fields: dict[str, Any] = {"topics": ("T",), "follow_every_s": 0.01, "body": body}
+    summary = run(options(cluster, tmp_path / "out", follow=True, **fields), recorder)
+    assert summary.rows == 10 and len(recorder.reasons) == 1 and "T" in recorder.reasons[0]
+    cluster.is_registered = False
+    with pytest.raises(NotFoundError):  # without --follow it ends at once
+        run(options(cluster, tmp_path / "other", **fields), asked)
+    with pytest.raises(NotFoundError):
+        run(options(cluster, tmp_path / "third", follow=True, retry_budget_s=0.1, **fields), asked)
+    assert len(asked.reasons) == 1
+    stop = threading.Event()
+    stop.set()
+    assert run(options(cluster, tmp_path / "third", follow=True, **fields), asked, stop=stop).rows == 0
 
 
 def test_plain_tasks_and_the_source_write_the_same(spark: Any, cluster: FakeCluster, tmp_path: Path) -> None:

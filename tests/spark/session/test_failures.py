@@ -11,7 +11,7 @@ from py4j.protocol import Py4JJavaError
 from pymq.errors import RefusedError, UnreachableError
 from pymq.spark.planning.ranges import DataLossError
 from pymq.spark.session import gateway
-from pymq.spark.session.failures import TaskFailedError, translate, translated
+from pymq.spark.session.failures import TaskFailedError, WorkerLostError, translate, translated
 
 PAGE = """Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times
   File "/x/pyspark/worker.py", line 1, in main
@@ -46,6 +46,19 @@ def test_other_errors_become_one_line() -> None:
     java = "An error occurred while calling o1.collect.\n: org.apache.SparkException: aborted: a.b.IOException: no file"
     assert str(translate(java)) == "a Spark task failed: IOException: no file"
     assert "no text" in str(translate(""))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed). Consider setting",
+        "org.apache.spark.SparkException: Python worker failed to connect back.",
+        "Lost task 0.3 in stage 1.0 (TID 7): ExecutorLostFailure (executor 1 exited caused by one of the tasks)",
+    ],
+)
+def test_a_lost_process_has_a_class_of_its_own(text: str) -> None:
+    assert type(translate(f"Job aborted due to stage failure: {text}\nDriver stacktrace:")) is WorkerLostError
+    assert type(translate(page("ZeroDivisionError: division by zero"))) is TaskFailedError
 
 
 class Mute(Py4JJavaError):
