@@ -22,7 +22,7 @@ from pymq.spark.lake.parquet_parts import safe_name
 from pymq.spark.places.places import Place, hadoop_url
 from pymq.spark.planning.ranges import ReadSettings
 from pymq.spark.planning.store_place import StorePlace
-from pymq.spark.records.schema import BY_NAME, PROPERTY_PREFIX, USUAL, spark_ddl
+from pymq.spark.records.schema import BY_NAME, PROPERTY_PREFIX, USUAL, columns_text, spark_ddl
 from pymq.spark.session.failures import translated
 from pymq.spark.settings import DataLoss
 from pymq.spark.source.sources_of_rows import open_view
@@ -230,7 +230,7 @@ class Query:
 
     def _topic_frame(self, topic: _Topic, columns: Sequence[str]) -> DataFrame:
         tables = self._tables
-        options = {"topics": topic.name, "columns": ",".join(columns), "pushFilters": "true"}
+        options = {"topics": topic.name, "columns": columns_text(columns), "pushFilters": "true"}
         options["onDataLoss"] = tables.on_data_loss
         if tables.archive:
             options["archive"] = tables.archive

@@ -154,6 +154,7 @@ def spark_export(
         check_sql(sql, print_note)
     from pymq.spark.export.options import ExportOptions
     from pymq.spark.places.places import place_of
+    from pymq.spark.records.schema import parse_columns
 
     options = ExportOptions(
         namesrv=";".join(split_addresses(namesrv)),
@@ -165,7 +166,7 @@ def spark_export(
         output=None if dry_run and output is None else place_of(output or _new_directory()),
         format=file_format,
         writer=writer,
-        columns=_words(columns),
+        columns=tuple(parse_columns(columns or "")),
         compression=compression,
         tag=tag,
         sql=sql,

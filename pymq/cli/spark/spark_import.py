@@ -78,7 +78,10 @@ def spark_import(
         str | None, typer.Option("--state", metavar="DIR", help="Notes what is done; the same one again continues.")
     ] = None,
     dead_letters: Annotated[
-        str, typer.Option("--dead-letters", metavar="DIR", help="For rows over the limit of a message; else it fails.")
+        str,
+        typer.Option(
+            "--dead-letters", metavar="DIR", help="For rows that are too large or have no body; else it fails."
+        ),
     ] = "",
     master: MasterOption = DEFAULT_MASTER,
     conf: ConfOption = None,
@@ -145,8 +148,8 @@ def _print_summary(summary: ImportSummary) -> None:
         f"{format_count(summary.steps_done, 'step')}, "
         f"{summary.elapsed_s:.1f} s{resumed}; state: {summary.state}"
     )
-    if summary.too_large:
-        print_note(f"pymq: warning: {summary.too_large} rows are over the limit of a message: see --dead-letters")
+    if summary.dead_letters:
+        print_note(f"pymq: warning: {summary.dead_letters} rows that no broker takes are in files: see --dead-letters")
     for one in summary.topics:
         if one.stored > one.rows:
             print_note(

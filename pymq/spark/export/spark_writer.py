@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pymq.spark.export.options import ExportOptions
 from pymq.spark.planning.ranges import DEFAULT_GROUP, QueueKey, QueueRange
-from pymq.spark.records.schema import TEXT_USUAL, check_columns
+from pymq.spark.records.schema import TEXT_USUAL, check_columns, columns_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,7 +53,7 @@ def write(
         spark.read.format("pymq")
         .options(**{name: value for name, value in selection.items() if value is not None})
         .option("ranges", json.dumps([part.to_dict() for part in tasks]))
-        .option("columns", ",".join(needed))
+        .option("columns", columns_text(needed))
         .option("credentials", options.credentials)
         .option("group", options.group or DEFAULT_GROUP)
         .option("onDataLoss", options.on_data_loss)

@@ -102,7 +102,7 @@ class ImportSummary:
     rows: int
     planned_rows: int | None
     """Rows of all files; None if the format doesn't say."""
-    too_large: int
+    dead_letters: int
     """Rows in the files of dead letters."""
     elapsed_s: float
     start_s: float
@@ -265,7 +265,7 @@ class _Import:
             steps_done=done,
             rows=counts.total(),
             planned_rows=None if None in known else sum(rows or 0 for rows in known),
-            too_large=sum(receipt["too_large"] for receipt in receipts),
+            dead_letters=sum(receipt["dead_letters"] for receipt in receipts),
             elapsed_s=round(time.monotonic() - self.ready_s, 3),
             start_s=round(self.ready_s - self.begun_s, 3),
             resumed=log is not None and log.resumed,

@@ -164,7 +164,7 @@ class ImportLog:
         if not path.exists():
             return False
         receipt = json.loads(path.read_text())
-        return step.rows in (None, sum(receipt["rows"].values()) + receipt["too_large"])
+        return step.rows in (None, sum(receipt["rows"].values()) + receipt["dead_letters"])
 
     def receipts(self) -> list[dict[str, Any]]:
         """Return the receipts of all steps that are done."""

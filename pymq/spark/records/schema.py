@@ -6,6 +6,7 @@ its types are asked for: Spark asks one of its Python processes for the names al
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -87,6 +88,32 @@ def column_of(name: str) -> RowColumn:
     return BY_NAME.get(name) or RowColumn(name, "string", usual=False)
 
 
+_NAME = re.compile(r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<plain>[^`,]*))\s*(?:,|$)")
+
+
+def parse_columns(text: str) -> list[str]:
+    """Return the names of a list with commas; those in backticks may have commas, and two backticks for one, as in SQL.
+
+    Raises UsageError for a backtick that stands elsewhere.
+    """
+    names: list[str] = []
+    at = 0
+    while at < len(text):
+        found = _NAME.match(text, at)
+        if found is None:
+            raise UsageError(f"columns {text!r}: a name is either whole in backticks or has none, see {text[at:]!r}")
+        name = (found["quoted"] or "").replace("``", "`") or (found["plain"] or "").strip()
+        if name:
+            names.append(name)
+        at = found.end()
+    return names
+
+
+def columns_text(names: Sequence[str]) -> str:
+    """Inverse of :func:`parse_columns`."""
+    return ",".join(name if name.isidentifier() else _quoted(name) for name in names)
+
+
 def check_columns(names: Sequence[str]) -> tuple[str, ...]:
     """Return the names, or the usual names for an empty list. Raises UsageError for unknown names and duplicates."""
     if not names:
@@ -130,7 +157,9 @@ def spark_ddl(names: Sequence[str]) -> str:
 
 def _ddl_name(name: str) -> str:
     """Quote the names of property columns, which may contain any character."""
-    if name in BY_NAME:
-        return name
+    return name if name in BY_NAME else _quoted(name)
+
+
+def _quoted(name: str) -> str:
     doubled = name.replace("`", "``")
     return f"`{doubled}`"

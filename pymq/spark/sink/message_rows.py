@@ -33,6 +33,7 @@ COMPRESS_ABOVE_BYTES = 4096
 COLUMNS_MAX = 64
 ID_SIZE_BYTES = 16
 _WAIT = wait_property(True)
+_SHORTEN = "shorten it, raise maxBodyBytes here and maxMessageSize at the broker"
 _NO_QUEUE = -1
 
 Queues = Callable[[str], Sequence[MessageQueue]]
@@ -40,20 +41,21 @@ Request = tuple[Outgoing, MessageQueue]
 Numbers = npt.NDArray[np.int64]
 
 
-class TooLarge(NamedTuple):
-    """A row over a limit: its place in the batch, and the limit."""
+class Unsendable(NamedTuple):
+    """A row that no broker takes: its place in the batch, why, and what to do about it."""
 
     row: int
     reason: str
+    next_step: str
 
 
 @dataclass(slots=True)
 class Requests:
-    """What sends the rows of a batch, in order for each queue; the rows of each topic; the rows over a limit."""
+    """What sends the rows of a batch, in order for each queue; the rows of each topic; the rows that can't be sent."""
 
     requests: list[Request] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
-    too_large: list[TooLarge] = field(default_factory=list)
+    unsendable: list[Unsendable] = field(default_factory=list)
 
 
 class RowEncoder:
@@ -78,7 +80,7 @@ class RowEncoder:
         self._seen: dict[str, Occurrences] = {}
 
     def encode(self, batch: pa.RecordBatch) -> Requests:
-        """Return the requests for all rows. Raises RowError for a row that can't be sent as it is."""
+        """Return the requests for all rows, and those whose size no broker takes. Raises RowError for other faults."""
         found = Requests()
         for topic, rows in self._topics(batch):
             part = batch if rows is None else batch.take(pa.array(rows))
@@ -109,7 +111,7 @@ class RowEncoder:
 
     def _encode_topic(self, batch: pa.RecordBatch, topic: str, rows: Numbers | None, found: Requests) -> None:
         queues = self._queues_of(topic)
-        bodies = _bodies(batch)
+        bodies, is_null = _bodies(batch)
         own = self._properties(batch)
         fixed = _chosen_queues(batch, topic, queues)
         sharding = _sharding(batch)
@@ -121,9 +123,9 @@ class RowEncoder:
             text + tail if has_id else b"%bUNIQ_KEY\x01%b\x02%b" % (text, own_id, tail)
             for text, own_id, tail, has_id in zip(texts, ids, sharding, own.has_id.tolist(), strict=True)
         ]
-        left_out = self._too_large(bodies, properties)
-        found.too_large += [
-            TooLarge(row if rows is None else int(rows[row]), why) for row, why in sorted(left_out.items())
+        left_out = self._unsendable(bodies, is_null, properties)
+        found.unsendable += [
+            one if rows is None else one._replace(row=int(rows[one.row])) for _, one in sorted(left_out.items())
         ]
         found.counts[topic] = found.counts.get(topic, 0) + len(bodies) - len(left_out)
         order = np.argsort(places, kind="stable")
@@ -177,17 +179,22 @@ class RowEncoder:
         size = 2 * ID_SIZE_BYTES
         return [digits[at : at + size] for at in range(0, len(digits), size)], hashes
 
-    def _too_large(self, bodies: list[bytes], properties: list[bytes]) -> dict[int, str]:
-        """Return why rows can't be sent, for those over a limit."""
-        found: dict[int, str] = {}
+    def _unsendable(self, bodies: list[bytes], is_null: Bits, properties: list[bytes]) -> dict[int, Unsendable]:
+        """Return the rows without a body, and those over a limit."""
+        found: dict[int, Unsendable] = {}
         properties_max = PROPERTIES_SIZE_MAX_BYTES - len(_WAIT)
-        if max(map(len, bodies)) <= self._body_max and max(map(len, properties)) <= properties_max:
+        if all(bodies) and max(map(len, bodies)) <= self._body_max and max(map(len, properties)) <= properties_max:
             return found
         for row, (body, text) in enumerate(zip(bodies, properties, strict=True)):
-            if len(body) > self._body_max:
-                found[row] = f"its body has {len(body)} bytes, the limit is {self._body_max}"
+            if not body:
+                reason = "its body is null" if is_null[row] else "its body is empty: brokers refuse that"
+                found[row] = Unsendable(row, reason, "give at least one byte")
+            elif len(body) > self._body_max:
+                reason = f"its body has {len(body)} bytes, the limit is {self._body_max}"
+                found[row] = Unsendable(row, reason, _SHORTEN)
             elif len(text) > properties_max:
-                found[row] = f"its properties have {len(text)} bytes, the limit is {properties_max}"
+                reason = f"its properties have {len(text)} bytes, the limit is {properties_max}"
+                found[row] = Unsendable(row, reason, "shorten them")
         return found
 
 
@@ -239,15 +246,14 @@ def _column(batch: pa.RecordBatch, *known: str) -> pa.Array | None:
     return None
 
 
-def _bodies(batch: pa.RecordBatch) -> list[bytes]:
+def _bodies(batch: pa.RecordBatch) -> tuple[list[bytes], Bits]:
+    """Return the bodies, empty ones for null, and which are null."""
     column = _column(batch, "body", "value")
     assert column is not None
+    bodies = column.cast(pa.binary())
     if column.null_count:
-        raise RowError(int(np.flatnonzero(np.asarray(column.is_null()))[0]), "its body is null: give at least one byte")
-    bodies: list[bytes] = column.cast(pa.binary()).to_pylist()
-    if not all(bodies):
-        raise RowError(bodies.index(b""), "its body is empty: brokers refuse that, give at least one byte")
-    return bodies
+        bodies = pc.fill_null(bodies, b"")
+    return bodies.to_pylist(), np.asarray(column.is_null())
 
 
 def _keys(batch: pa.RecordBatch) -> pa.StringArray | None:

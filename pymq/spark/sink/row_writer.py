@@ -28,7 +28,7 @@ SLICES_PER_S = 5  # with a limit on rows a second
 class RowWriter:
     """One task of a write. ``counts`` has the rows of each topic that brokers have stored, once :meth:`write` is done.
 
-    ``too_large`` counts the rows in the dead-letter file.
+    ``dead_letters`` counts the rows in the dead-letter file.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class RowWriter:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.counts: Counter[str] = Counter()
-        self.too_large = 0
+        self.dead_letters = 0
         self._settings = settings
         self._partition = partition
         self._loop = loop
@@ -98,7 +98,7 @@ class RowWriter:
     def _write(self, batch: pa.RecordBatch) -> None:
         try:
             found = self._encoder.encode(batch)
-            self._keep_too_large(batch, found)
+            self._keep_unsendable(batch, found)
         except RowError as error:
             raise UsageError(
                 f"row {self._rows + error.row} of task {self._partition}: {error}; the {self._rows} rows of this task "
@@ -108,18 +108,14 @@ class RowWriter:
         self.counts.update(found.counts)
         self._rows += batch.num_rows
 
-    def _keep_too_large(self, batch: pa.RecordBatch, found: Requests) -> None:
-        if not found.too_large:
+    def _keep_unsendable(self, batch: pa.RecordBatch, found: Requests) -> None:
+        if not found.unsendable:
             return
         if not self._settings.dead_letters:
-            first = min(found.too_large)
-            raise RowError(
-                first.row,
-                f"{first.reason}: shorten it, raise maxBodyBytes here and maxMessageSize at the broker, or set "
-                "deadLetterPath for such rows",
-            )
-        self._dead.add(batch, dict(found.too_large))
-        self.too_large += len(found.too_large)
+            first = min(found.unsendable)
+            raise RowError(first.row, f"{first.reason}: {first.next_step}, or set deadLetterPath for such rows")
+        self._dead.add(batch, {one.row: one.reason for one in found.unsendable})
+        self.dead_letters += len(found.unsendable)
 
     def _queues_of(self, topic: str) -> list[MessageQueue]:
         if topic not in self._queues:
@@ -144,7 +140,7 @@ def open_sends(settings: WriteSettings) -> QueueSends:
 
 
 class DeadLetters:
-    """A Parquet file of the rows that are over a limit, with the column ``reason``.
+    """A Parquet file of the rows that no broker takes, with the column ``reason``.
 
     A task that is repeated replaces it.
     """

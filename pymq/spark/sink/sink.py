@@ -33,7 +33,7 @@ class Stored(WriterCommitMessage):  # type: ignore[misc]
     """What a task has written: the rows of each topic, and those in its dead-letter file."""
 
     counts: dict[str, int]
-    too_large: int
+    dead_letters: int
 
 
 class _Write:
@@ -62,7 +62,7 @@ class _Write:
         assert context is not None
         writer = RowWriter(self._settings, write_id, context.partitionId())
         writer.write(batches)
-        return Stored(dict(writer.counts), writer.too_large)
+        return Stored(dict(writer.counts), writer.dead_letters)
 
 
 class PymqWriter(_Write, DataSourceArrowWriter):  # type: ignore[misc]
@@ -114,9 +114,9 @@ async def _check_topic(settings: WriteSettings) -> None:
 
 def _summed(messages: Sequence[Stored | None]) -> dict[str, Any]:
     counts: Counter[str] = Counter()
-    too_large = 0
+    dead_letters = 0
     for message in messages:
         if message is not None:
             counts.update(message.counts)
-            too_large += message.too_large
-    return {"rows": dict(counts), "too_large": too_large}
+            dead_letters += message.dead_letters
+    return {"rows": dict(counts), "dead_letters": dead_letters}

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from pymq.spark.named_options import NamedOptions
-from pymq.spark.records.schema import check_columns
+from pymq.spark.records.schema import check_columns, parse_columns
 
 
 class SourceOption(NamedTuple):
@@ -95,7 +95,7 @@ class ColumnOptions(NamedOptions):
 
     def columns(self) -> tuple[str, ...]:
         """Return the columns in order: those asked for, else the usual ones."""
-        columns = check_columns([name.strip() for name in self.text("columns").split(",") if name.strip()])
+        columns = check_columns(parse_columns(self.text("columns")))
         if self._flag("includeHeaders") and "headers" not in columns:
             columns += ("headers",)
         return columns

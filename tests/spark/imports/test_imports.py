@@ -138,7 +138,7 @@ def test_an_import_is_continued_only_with_the_same_files_and_by_one_at_a_time(tm
         step = Step(0, (FilePart("a"),), 30, 10)
         assert not log.resumed and not log.is_done(step)
         for rows, is_done in ((29, False), (30, True)):
-            log.receipt_path(0).write_text(json.dumps({"rows": {"T": rows - 1}, "too_large": 1}))
+            log.receipt_path(0).write_text(json.dumps({"rows": {"T": rows - 1}, "dead_letters": 1}))
             assert log.is_done(step) is is_done
         with pytest.raises(OutputBusyError, match="another import"):
             ImportLog(tmp_path / "s", {"topic": "T"}, plan)

@@ -179,8 +179,6 @@ def test_copied_properties_are_all_that_a_message_has() -> None:
 @pytest.mark.parametrize(
     ("name", "values", "kind", "expected"),
     [
-        ("body", [b"x", None], pa.binary(), "its body is null"),
-        ("body", ["x", ""], pa.string(), "its body is empty"),
         ("topic", ["T", ""], pa.string(), "the topic"),
         ("topic", ["T", None], pa.string(), "its topic is null"),
         ("tags", ["a", "a\x01b"], pa.string(), "its TAGS has one of the separators"),
@@ -216,10 +214,24 @@ def _queues(topic: str) -> list[MessageQueue]:
 def test_rows_over_a_limit_are_left_out_and_said() -> None:
     rows = {"body": pa.array([b"x" * 10, b"x" * 11, b"y"]), "tags": pa.array(["a", "a", "t" * 33_000])}
     found = encoder(body_size_max_bytes=10).encode(pa.record_batch(rows))
-    assert found.counts == {"T": 1} and [one.row for one in found.too_large] == [1, 2]
-    assert "its body has 11 bytes, the limit is 10" in found.too_large[0].reason
-    assert "its properties have" in found.too_large[1].reason
+    assert found.counts == {"T": 1} and [one.row for one in found.unsendable] == [1, 2]
+    assert "its body has 11 bytes, the limit is 10" in found.unsendable[0].reason
+    assert "its properties have" in found.unsendable[1].reason
     assert [body for _, body, _ in sent(found)] == [b"x" * 10]
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.string()])
+def test_rows_without_a_body_are_left_out_and_said(kind: pa.DataType) -> None:
+    bodies = pa.array([None, "x", "", "y", None], kind)
+    found = encoder().encode(pa.record_batch({"body": bodies}))
+    reasons = {one.row: one.reason for one in found.unsendable}
+    null, empty = "its body is null", "its body is empty: brokers refuse that"
+    assert reasons == {0: null, 2: empty, 4: null} and found.counts == {"T": 2}
+    assert sorted(body for _, body, _ in sent(found)) == [b"x", b"y"]
+    by_topic = pa.record_batch({"body": bodies, "topic": pa.array(["T", "U", "U", "T", "U"])})
+    again = RowEncoder("write", 0, _queues).encode(by_topic)
+    assert {one.row: one.reason for one in again.unsendable} == reasons and again.counts == {"T": 1, "U": 1}
+    assert not encoder().encode(pa.record_batch({"body": pa.array([None], kind)})).requests
 
 
 def test_the_forms_of_kafka_and_of_timers() -> None:

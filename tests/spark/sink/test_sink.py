@@ -121,11 +121,24 @@ def test_rows_over_the_limit_fail_or_become_dead_letters(server: StandaloneProce
         write(server, rows, topic="sink-large", maxBodyBytes="10")
     for _ in range(2):
         writer = write(server, rows, topic="sink-large", maxBodyBytes="10", deadLetterPath=str(tmp_path / "dead"))
-        assert writer.counts == {"sink-large": 2} and writer.too_large == 1
+        assert writer.counts == {"sink-large": 2} and writer.dead_letters == 1
     (file,) = (tmp_path / "dead").iterdir()
     (row,) = pq.read_table(file).to_pylist()
     assert {row[0] for row in stored(server, "sink-large", "body")} == {b"x", b"z"}
     assert row == {"body": b"y" * 11, "tags": "b", "reason": "its body has 11 bytes, the limit is 10"}
+
+
+def test_rows_without_a_body_fail_or_become_dead_letters(server: StandaloneProcess, tmp_path: Path) -> None:
+    rows = {"body": pa.array(["x", None, ""]), "tags": pa.array(["a", "b", "c"])}
+    with pytest.raises(UsageError, match="row 1 of task 0: its body is null: give at least one byte, or set deadLett"):
+        write(server, rows, topic="sink-empty")
+    assert write(server, rows, topic="sink-empty", deadLetterPath=str(tmp_path / "dead")).dead_letters == 2
+    (file,) = (tmp_path / "dead").iterdir()
+    assert stored(server, "sink-empty", "body") == [(b"x",)]
+    assert pq.read_table(file).to_pylist() == [
+        {"body": None, "tags": "b", "reason": "its body is null"},
+        {"body": "", "tags": "c", "reason": "its body is empty: brokers refuse that"},
+    ]
 
 
 def test_a_limit_of_rows_a_second(server: StandaloneProcess) -> None:

@@ -32,6 +32,16 @@ def test_names_in_any_case_and_synonyms() -> None:
     assert settings(groupIdPrefix="g").group == "g"
 
 
+def test_columns_are_named_as_in_sql() -> None:
+    assert SourceOptions({"columns": "tags, `property_x-y`,`property_a,b`"}).columns() == (
+        "tags",
+        "property_x-y",
+        "property_a,b",
+    )
+    with pytest.raises(UsageError, match="either whole in backticks or has none"):
+        SourceOptions({"columns": "`tags"}).columns()
+
+
 def test_topics_by_pattern_and_by_queue() -> None:
     assert SourceOptions({"subscribePattern": "a.*"}).topics() == TopicChoice(pattern="a.*")
     assert SourceOptions({"assign": '{"t": [1]}'}).topics() == TopicChoice(assigned={"t": frozenset({1})})
