@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     )
     from pyspark.sql.types import StructType
 
+    from pymq.spark.sink.options import WriteOptions
+    from pymq.spark.source.options import SourceOptions
+
 NAME = "pymq"
 
 
@@ -30,33 +33,34 @@ class PymqDataSource(DataSource):  # type: ignore[misc]
         """Return the format's name."""
         return NAME
 
-    def schema(self) -> str:
-        """Return the requested columns, or the usual ones."""
+    def schema(self) -> str | StructType:
+        """Return the requested columns, or the usual ones; those of a table in Spark's catalog carry its options."""
         from pymq.spark.records.schema import spark_ddl
+        from pymq.spark.source import catalog_tables
         from pymq.spark.source.option_names import ColumnOptions
 
+        if catalog_tables.is_of_catalog(self.options):
+            given = catalog_tables.given_in_table(self.options)
+            return catalog_tables.columns_with_options(ColumnOptions(given).columns(), given)
         return spark_ddl(ColumnOptions(self.options).columns())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a reader of the schema's columns for a stream."""
-        from pymq.spark.source.options import SourceOptions
         from pymq.spark.source.stream import PymqStreamReader
 
-        return PymqStreamReader(SourceOptions(self.options), tuple(schema.fieldNames()))
+        return PymqStreamReader(self._source_options(schema), tuple(schema.fieldNames()))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return a writer of rows with this schema."""
-        from pymq.spark.sink.options import WriteOptions
         from pymq.spark.sink.sink import PymqWriter
 
-        return PymqWriter(WriteOptions(self.options), schema, overwrites=overwrite)
+        return PymqWriter(self._write_options(schema), schema, overwrites=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Return a writer of a stream's rows with this schema."""
-        from pymq.spark.sink.options import WriteOptions
         from pymq.spark.sink.sink import PymqStreamWriter
 
-        return PymqStreamWriter(WriteOptions(self.options), schema, overwrites=overwrite)
+        return PymqStreamWriter(self._write_options(schema), schema, overwrites=overwrite)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of the schema's columns; with option pushFilters, one that uses the query's WHERE.
@@ -64,8 +68,19 @@ class PymqDataSource(DataSource):  # type: ignore[misc]
         Spark refuses readers with filter pushdown while its setting for that is off, which is the default.
         """
         from pymq.spark.source.batch import FilteringReader, PymqReader
-        from pymq.spark.source.options import SourceOptions
 
-        options = SourceOptions(self.options)
+        options = self._source_options(schema)
         kind = FilteringReader if options.pushes_filters else PymqReader
         return kind(options, tuple(schema.fieldNames()))
+
+    def _source_options(self, schema: StructType) -> SourceOptions:
+        from pymq.spark.source.catalog_tables import read_options
+        from pymq.spark.source.options import SourceOptions
+
+        return SourceOptions(read_options(schema, self.options))
+
+    def _write_options(self, schema: StructType) -> WriteOptions:
+        from pymq.spark.sink.options import WriteOptions, known_names
+        from pymq.spark.source.catalog_tables import write_options
+
+        return WriteOptions(write_options(schema, self.options, {name.lower() for name in known_names()}))
