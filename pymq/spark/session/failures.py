@@ -33,6 +33,7 @@ _KNOWN: dict[str, type[PymqError]] = {
 }
 # PythonWorkerFactory, BasePythonRunner and TaskSetManager say so.
 _LOST = re.compile(r"Python worker (exited unexpectedly|failed to connect back)|ExecutorLostFailure")
+_HAS_NO_PYMQ = re.compile(r"Failed to find the data source: pymq\b|No module named 'py(mq|spark_pymq)\b")
 _REFUSED = re.compile(r"^(?:(\S+): )?refused with code (-?\d+): (.*)$")
 
 
@@ -71,5 +72,10 @@ def translate(text: str) -> PymqError:
             return errors.RefusedError(int(match.group(2)), match.group(3), match.group(1) or "")
         if name in _KNOWN:
             return _KNOWN[name](message)
+    if _HAS_NO_PYMQ.search(text):
+        return TaskFailedError(
+            "Spark started a Python without PyMQ: call pyspark_pymq.register(spark) before, or set PYSPARK_PYTHON to a "
+            "Python that has PyMQ, on executors too"
+        )
     kind = WorkerLostError if _LOST.search(text) else TaskFailedError
     return kind(f"a Spark task failed: {essence(text)[:500]}")

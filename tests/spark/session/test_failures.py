@@ -51,6 +51,19 @@ def test_other_errors_become_one_line() -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        "org.apache.spark.SparkClassNotFoundException: [DATA_SOURCE_NOT_FOUND] Failed to find the data source: pymq. Make",
+        "ModuleNotFoundError: No module named 'pymq'",
+        "ModuleNotFoundError: No module named 'pymq.spark'",
+    ],
+)
+def test_a_python_without_pymq_is_named_with_the_next_step(text: str) -> None:
+    assert "call pyspark_pymq.register(spark) before" in str(translate(page(text)))
+    assert "No module named 'pymqs'" in str(translate("ModuleNotFoundError: No module named 'pymqs'"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
         "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed). Consider setting",
         "org.apache.spark.SparkException: Python worker failed to connect back.",
         "Lost task 0.3 in stage 1.0 (TID 7): ExecutorLostFailure (executor 1 exited caused by one of the tasks)",
