@@ -24,7 +24,7 @@ from pymq.spark.export.job_runners import Here, JobRunner, OnSpark, needs_no_spa
 from pymq.spark.export.options import ExportOptions, ExportSummary, QueueSummary
 from pymq.spark.export.patience import Patience
 from pymq.spark.places.places import Place
-from pymq.spark.planning.cluster import ClusterView, Queue
+from pymq.spark.planning.cluster import ClusterView, Queue, SlaveBehindError
 from pymq.spark.planning.identity import Known, Mark, Recognizer, generation_name, known_queues, take_marks
 from pymq.spark.planning.planner import Plan, make_plan, rounds, split_ranges
 from pymq.spark.planning.positions import parse_position
@@ -224,17 +224,19 @@ class _Export:
                 next_plan = self._asked(lambda: self.plan(log))
 
     def _asked(self, ask: Callable[[], _Answer]) -> _Answer | None:
-        """Return what a cluster answers; to an export that follows it may be away for the retry budget.
+        """Return what a cluster answers; None when the export is to stop meanwhile.
 
-        Returns None when the export is to stop meanwhile.
+        To an export that follows the cluster may be away for the retry budget. Any waits so long for a slave that is
+        behind, or its master.
         """
-        patience = Patience(self.options.retry_budget_s if self.options.follow else 0, self.progress)
+        patience = Patience(self.options.retry_budget_s, self.progress)
         while True:
             try:
                 return ask()
             # A topic whose brokers are away has no route.
             except (UnreachableError, NotFoundError) as error:
-                if not patience.has_some(error):
+                waits = self.options.follow or isinstance(error, SlaveBehindError)
+                if not waits or not patience.has_some(error):
                     raise
             if self.stop.wait(self.options.follow_every_s):
                 return None

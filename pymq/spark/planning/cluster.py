@@ -66,6 +66,10 @@ class Queue(NamedTuple):
         return QueueRange(*self[:3], first, last, self.addresses, has_master=self.has_master, identity=identity)
 
 
+class SlaveBehindError(UnreachableError):
+    """Only a slave answers, which lacks what was there: it may be behind its master, so this is no loss."""
+
+
 class Bounds(NamedTuple):
     """A queue's first offset that is still stored, and the offset that its next message will get.
 
@@ -79,9 +83,9 @@ class Bounds(NamedTuple):
     deleted_below: int | None = None
 
     def check_known(self, queue: Queue, offset: int) -> None:
-        """Raise UnreachableError where a slave ends before an offset that is known: it may be behind its master."""
+        """Raise SlaveBehindError where a slave ends before an offset that is known."""
         if self.high < offset and not self.by_master:
-            raise UnreachableError(
+            raise SlaveBehindError(
                 f"{queue.topic} {queue.broker_name}/{queue.queue_id}: its master does not answer, and a slave ends at "
                 f"{self.high}, before {offset} that were there: start the master, or wait until the slave has caught up"
             )

@@ -69,7 +69,7 @@ class Recognizer:
     ) -> dict[Queue, str]:
         """Return the queues that are not those of ``known``, with how that shows.
 
-        Raises UnreachableError where only a slave ends before a known offset, as it may be behind its master.
+        Raises SlaveBehindError where only a slave ends before a known offset.
         """
         found: dict[Queue, str] = {}
         marked: dict[Queue, Identity] = {}

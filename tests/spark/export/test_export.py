@@ -14,7 +14,7 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 
-from pymq.errors import FilterStopError, NotFoundError, PymqError, UsageError
+from pymq.errors import FilterStopError, NotFoundError, PymqError, UnreachableError, UsageError
 from pymq.model.compression import compress_body
 from pymq.model.record import decode_record
 from pymq.spark.export.arrow_writer import WriteJob, finished_results, read_settings, run_as_source, run_as_tasks
@@ -381,6 +381,26 @@ def test_a_topic_that_was_made_again_is_noticed(spark: Any, cluster: FakeCluster
     cluster.queues["T", 0] = before
     with pytest.raises(ResumeError, match="it was read up to 300 and ends at 100"):
         run(options(cluster, tmp_path / "out"))
+
+
+def test_an_export_waits_for_a_slave_that_is_behind(cluster: FakeCluster, tmp_path: Path) -> None:
+    """Its master is killed, and it lacks what an earlier run has: no topic was made again."""
+    fill(cluster, "T", 40)
+    out = tmp_path / "out"
+    run(options(cluster, out))
+    with FakeCluster() as slave:
+        fill(slave, "T", 10)
+        slave.brokers = {"0": "127.0.0.1:1", "1": slave.address}
+        seen = Recorder()
+
+        def catches_up(why: str) -> None:
+            fill(slave, "T", 35)
+
+        seen.trying_again = catches_up  # type: ignore[method-assign]
+        assert run(options(slave, out, follow_every_s=0.01), seen).rows == 5
+        slave.queues["T", 0] = slave.queues["T", 0][:10]
+        with pytest.raises(UnreachableError, match="its master does not answer, and a slave ends at 10, before 45"):
+            run(options(slave, out, follow_every_s=0.01, retry_budget_s=0.05))
 
 
 @pytest.mark.parametrize("is_pymq", [False, True], ids=["rocketmq", "pymq"])

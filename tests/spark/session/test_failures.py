@@ -51,7 +51,7 @@ def test_other_errors_become_one_line() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "org.apache.spark.SparkClassNotFoundException: [DATA_SOURCE_NOT_FOUND] Failed to find the data source: pymq. Make",
+        "org.apache.spark.SparkClassNotFoundException: [DATA_SOURCE_NOT_FOUND] Failed to find the data source: pymq.",
         "ModuleNotFoundError: No module named 'pymq'",
         "ModuleNotFoundError: No module named 'pymq.spark'",
     ],
