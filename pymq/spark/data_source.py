@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from pymq.spark.spark_versions import check_stream_sink, check_streams
+
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
         DataSourceReader,
@@ -45,7 +47,8 @@ class PymqDataSource(DataSource):  # type: ignore[misc]
         return spark_ddl(ColumnOptions(self.options).columns())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return a reader of the schema's columns for a stream."""
+        """Return a reader of the schema's columns for a stream. Raises UsageError for a Spark that can't have one."""
+        check_streams()
         from pymq.spark.source.stream import PymqStreamReader
 
         return PymqStreamReader(self._source_options(schema), tuple(schema.fieldNames()))
@@ -57,8 +60,9 @@ class PymqDataSource(DataSource):  # type: ignore[misc]
         return PymqWriter(self._write_options(schema), schema, overwrites=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """Return a writer of a stream's rows with this schema."""
-        from pymq.spark.sink.sink import PymqStreamWriter
+        """Return a writer of a stream's rows with this schema. Raises UsageError for a Spark that can't have one."""
+        check_stream_sink()
+        from pymq.spark.sink.stream_sink import PymqStreamWriter
 
         return PymqStreamWriter(self._write_options(schema), schema, overwrites=overwrite)
 

