@@ -40,15 +40,10 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give the files of the Spark session to one process: each process would start a JVM. Give other files to any."""
+    """Give files to processes so that what they share starts once."""
     if config.getoption("dist") != "loadfile":
         return None
-    from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
-
-    class Scheduling(LoadFileScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            file: str = super()._split_scope(nodeid)
-            return "the Spark session" if asks_for_session(file) else file
+    from tests.scheduling import Scheduling
 
     return Scheduling(config, log)
 

@@ -10,7 +10,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
@@ -20,6 +20,7 @@ from tests.interop.support.programs import ProgramOutput, ProgramRun, run_progra
 from tests.interop.support.pymq_server import REPOSITORY, PymqServer
 from tests.interop.support.replicas import Member, NameServer
 from tests.interop.support.second_runs import SecondRuns
+from tests.interop.support.shared import SHARED, shared_server
 from tests.machine import REGISTRY_VARIABLES
 
 if TYPE_CHECKING:
@@ -34,6 +35,13 @@ _SKIP_PREFIX = "interop: "
 _SECOND_RUNS = pytest.StashKey[SecondRuns]()
 
 
+class _Running(Protocol):
+    def stop(self) -> None: ...
+
+
+_RUNNING = pytest.StashKey[dict[str, _Running]]()
+
+
 def server_kinds() -> list[str]:
     """Return the servers that the foreign clients use."""
     return os.environ.get("PYMQ_INTEROP_SERVERS", "pymq").split(",")
@@ -42,10 +50,41 @@ def server_kinds() -> list[str]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of this folder and give them time for a cold start of jars and modules."""
     here = Path(__file__).parent
+    items.sort(key=_place_of_server)
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.interop)
             item.add_marker(pytest.mark.timeout(900))
+
+
+def _place_of_server(item: pytest.Item) -> int:
+    """Order by the shared server: its tests come one after the other, and before those that share none."""
+    name = _server_of(item)
+    return SHARED.index(name) if name else len(SHARED)
+
+
+def _server_of(item: pytest.Item | None) -> str | None:
+    return shared_server(item.nodeid.partition("::")[0]) if item else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """End a shared server after the last test of its files."""
+    try:
+        return (yield)
+    finally:
+        _end_servers(item.config, but=_server_of(nextitem))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End what an interrupted run left."""
+    _end_servers(config)
+
+
+def _end_servers(config: pytest.Config, but: str | None = None) -> None:
+    running = config.stash.setdefault(_RUNNING, {})
+    for name in running.keys() - {but}:
+        running.pop(name).stop()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -69,24 +108,31 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     started.stop()
 
 
-@pytest.fixture(scope="session")
-def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheServer]:
-    """Start a real Apache broker for the tests of PyMQ's own client and tools."""
-    started = ApacheServer(tmp_path_factory.mktemp("apache"))
-    yield started
-    started.stop()
+@pytest.fixture(scope="module")
+def apache(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ApacheServer:
+    """Return a real Apache broker for the tests of PyMQ's own client and tools, which runs until the last of them."""
+    running = request.config.stash.setdefault(_RUNNING, {})
+    if "apache" not in running:
+        running["apache"] = ApacheServer(tmp_path_factory.mktemp("apache"))
+    found = running["apache"]
+    assert isinstance(found, ApacheServer)
+    return found
 
 
-@pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneSpark]:
-    """Start a Spark cluster of two workers, shared by all tests of it. A session on it has all of its cores."""
+@pytest.fixture(scope="module")
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> StandaloneSpark:
+    """Return a Spark cluster of two workers, which runs until its last test. A session on it has all of its cores."""
     from tests.spark.standalone import StandaloneSpark, full_java  # needs the spark extra
 
     java = full_java()
     if java is None:
         pytest.skip("interop: no Java with the module jdk.incubator.vector, which Spark's executors demand")
-    with StandaloneSpark(tmp_path_factory.mktemp("spark"), java) as started:
-        yield started
+    running = request.config.stash.setdefault(_RUNNING, {})
+    if "cluster" not in running:
+        running["cluster"] = StandaloneSpark(tmp_path_factory.mktemp("spark"), java)
+    found = running["cluster"]
+    assert isinstance(found, StandaloneSpark)
+    return found
 
 
 @pytest.fixture
