@@ -4,6 +4,7 @@ import gc
 import logging
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,6 +31,13 @@ def quiet_log() -> Iterator[None]:
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the files without a slow test, five of six, when only those are wanted (`scripts/test --slow`)."""
+    if config.getoption("markexpr") != "slow" or collection_path.suffix != ".py":
+        return None
+    return True if "mark.slow" not in collection_path.read_text("utf-8") else None
 
 
 def pytest_collection_finish() -> None:
