@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.machine import (  # noqa: F401 - pytest finds fixtures and hooks by name
     machine_environment,
@@ -56,8 +56,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Scheduling(config, log)
 
 
-# A tracer makes an example several times slower: `scripts/test --coverage` runs with this profile.
-settings.register_profile("coverage", deadline=None)
+# How long an example takes says nothing on a busy machine, or beside the tracer.
+settings.register_profile("any machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 # Tests that run without the tracer, which makes them too slow. They reach no other lines: the simulation, crashes,
 # chaos, attacks, JVMs, and tests of every flip, split or failing call.
