@@ -53,6 +53,22 @@ class Tables:
     registry: str = ""
     """The URL of the schema registry for the column ``bodyJson``."""
 
+    @property
+    def settings(self) -> ReadSettings:
+        """How the topics are looked at."""
+        return ReadSettings(credentials=self.credentials, store=self.place, retry_budget_s=0, archive=self.archive)
+
+    def options_of(self, topic: str, columns: str) -> dict[str, str]:
+        """Return the options of ``format("pymq")`` for a topic."""
+        options = {"topics": topic, "columns": columns, "pushFilters": "true", "onDataLoss": self.on_data_loss}
+        if self.archive:
+            options["archive"] = self.archive
+        if self.registry:
+            options["registry"] = self.registry
+        if self.place is not None:
+            return options | self.place.options()
+        return options | {"namesrv": self.namesrv, "credentials": self.credentials}
+
 
 class TableUse(NamedTuple):
     """One table of a query: its name, its kind, the columns that are read, and the conditions on its rows."""
@@ -199,21 +215,12 @@ class Query:
     @cached_property
     def _source_topics(self) -> list[str]:
         try:
-            with open_view(self._tables.namesrv, self._settings) as view:
+            with open_view(self._tables.namesrv, self._tables.settings) as view:
                 return view.all_topics()
         except UnreachableError:
             if not self._tables.lakes:
                 raise
             return []  # lakes are read without a cluster
-
-    @property
-    def _settings(self) -> ReadSettings:
-        return ReadSettings(
-            credentials=self._tables.credentials,
-            store=self._tables.place,
-            retry_budget_s=0,
-            archive=self._tables.archive,
-        )
 
     def _lake_topics(self, lake: Place) -> list[str]:
         if not (lake / FOLDER).is_dir():
@@ -229,17 +236,7 @@ class Query:
         return self._spark.createDataFrame(self._spark.sparkContext.emptyRDD(), spark_ddl(topic.columns))
 
     def _topic_frame(self, topic: _Topic, columns: Sequence[str]) -> DataFrame:
-        tables = self._tables
-        options = {"topics": topic.name, "columns": columns_text(columns), "pushFilters": "true"}
-        options["onDataLoss"] = tables.on_data_loss
-        if tables.archive:
-            options["archive"] = tables.archive
-        if tables.registry:
-            options["registry"] = tables.registry
-        if tables.place is not None:
-            options |= tables.place.options()
-        else:
-            options |= {"namesrv": tables.namesrv, "credentials": tables.credentials}
+        options = self._tables.options_of(topic.name, columns_text(columns))
         return self._spark.read.format("pymq").options(**options).load()
 
     def _lake_frame(self, lake: Place, topic: str) -> DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import sys
+import threading
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -27,19 +28,22 @@ from pymq.cli.spark.store_place import (
     WhileRunningOption,
     store_place,
 )
-from pymq.errors import UsageError
+from pymq.errors import UnreachableError, UsageError
 from pymq.packages import pip_install
 from pymq.spark.session.masters import DEFAULT_DRIVER_MEMORY, DEFAULT_MASTER
 from pymq.units import format_count
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import SparkSession
 
+    from pymq.spark.catalog import TopicTables
     from pymq.spark.queries import Query
 
 app = new_app()
 
 ROWS_SHOWN_MAX = 1000
+LOOK_EVERY_S = 10.0
 
 
 class QueryOutput(StrEnum):
@@ -58,10 +62,14 @@ class QueryOutput(StrEnum):
         'pymq spark-sql "select count(*) from orders" --store /var/lib/pymq/broker-a',
         "pymq spark-sql \"select * from orders where dt = '2026-01-31'\" --lake ./lake -o parquet --out day.parquet",
         "pymq spark-sql \"select body from orders where tags = 'A'\" --explain",
+        'pymq spark-sql --catalog "show tables"',
+        "pymq spark-sql --thrift-port 10000",
     )
 )
 def spark_sql(
-    query: Annotated[str, typer.Argument(metavar="SQL", help="A query; its tables are topics.")],
+    query: Annotated[
+        str | None, typer.Argument(metavar="SQL", help="A query; its tables are topics.", show_default=False)
+    ] = None,
     lakes: Annotated[
         list[str] | None,
         typer.Option("--lake", metavar="DIR", help="Output of spark-export: its topics are tables; repeatable."),
@@ -82,6 +90,19 @@ def spark_sql(
         str | None,
         typer.Option("--registry", metavar="URL", help="Schema registry for the column bodyJson."),
     ] = None,
+    catalog: Annotated[
+        bool, typer.Option("--catalog", help="Make a table of each topic first: SHOW TABLES and DESCRIBE see them.")
+    ] = False,
+    thrift_port: Annotated[
+        int | None,
+        typer.Option(
+            "--thrift-port",
+            metavar="PORT",
+            min=1,
+            max=65535,
+            help="Serve these tables by JDBC on this machine until Ctrl-C: for BI tools and dbt.",
+        ),
+    ] = None,
     master: MasterOption = DEFAULT_MASTER,
     conf: ConfOption = None,
     driver_memory: DriverMemoryOption = DEFAULT_DRIVER_MEMORY,
@@ -92,12 +113,17 @@ def spark_sql(
     The SQL is Spark's own, so every query starts Spark, which takes seconds. Without it: pymq tail -o jsonl, and
     pymq spark-export, which writes small topics itself, for any reader of Parquet.
     """
-    if output is QueryOutput.parquet and target is None and not explain:
+    if (query is None) == (thrift_port is None):
+        raise UsageError("give one of SQL and --thrift-port")
+    if (catalog or thrift_port is not None) and (explain or lakes):
+        raise UsageError("--catalog and --thrift-port have tables of topics only: leave out --lake and --explain")
+    if output is QueryOutput.parquet and target is None and query is not None and not explain:
         raise UsageError("-o parquet needs a file: give --out FILE")
     if output is QueryOutput.table and target is not None:
         raise UsageError("--out is for json, csv and parquet: give -o too")
     place = store_place(store, commit_log, broker_name, while_running=while_running)
     try:
+        from pymq.spark.catalog import HOST, TopicTables, thrift_settings
         from pymq.spark.places.places import expanded, place_of
         from pymq.spark.queries import Query, Tables
         from pymq.spark.session import gateway
@@ -118,8 +144,18 @@ def spark_sql(
     settings = {"spark.driver.memory": driver_memory, **parse_pairs(conf or (), "--conf")}
     check_master(master)
     check_driver_memory(settings["spark.driver.memory"])
+    if thrift_port is not None:
+        settings |= thrift_settings(thrift_port)
     with gateway.running(master, settings) as spark:
         prepare_executors(spark)
+        if query is None:
+            serve(spark, TopicTables(spark, tables), f"jdbc:hive2://{HOST}:{thrift_port}")
+            return
+        if catalog:
+            topics = TopicTables(spark, tables)
+            topics.refresh()
+            show_rows(topics.run(query), output, target)
+            return
         with Query(spark, tables, query) as found:
             if explain:
                 show_plan(found)
@@ -127,6 +163,30 @@ def spark_sql(
             with progress("querying", None):
                 rows = found.run()
         show_rows(rows, output, target)
+
+
+def serve(spark: SparkSession, topics: TopicTables, address: str) -> None:
+    """Serve the tables of the topics until Ctrl-C, and look for new topics. Raises SparkStartError when Spark ends."""
+    from pymq.spark.catalog import start_thrift
+    from pymq.spark.session import gateway
+    from pymq.spark.session.interruptible import run_interruptibly
+
+    def look() -> int | None:
+        try:
+            return topics.refresh()
+        except UnreachableError:
+            return None  # the tables stay
+
+    try:
+        count = topics.refresh()
+        start_thrift(spark)
+        print_note(f"pymq: {address} has {format_count(count, 'topic')} as tables; Ctrl-C ends it")
+        while not threading.Event().wait(LOOK_EVERY_S):
+            if (death := gateway.death()) is not None:
+                raise death
+            run_interruptibly(look, spark.sparkContext.cancelAllJobs)
+    except KeyboardInterrupt:
+        print_note("pymq: stopped")
 
 
 def show_plan(query: Query) -> None:
