@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,20 +14,24 @@ from pymq.pipeline.archive import Archive, export_options
 from pymq.pipeline.checkpoints import claim, directory_of
 from pymq.pipeline.load import PipelineFile, parse_watermark
 from pymq.pipeline.model import AVAILABLE_NOW, Options, Pipeline, Sink, Source
+from pymq.pipeline.report import Batch
 from pymq.pipeline.toml_lines import KeyPath
 from pymq.pipeline.works import QueryWork, Watcher, Work, stop_all, wait
+from pymq.spark.export.patience import Patience
 from pymq.spark.session import gateway
 from pymq.spark.session.error_texts import LAST_LINE
-from pymq.spark.session.failures import translated
+from pymq.spark.session.failures import WorkerLostError, translated
 from pymq.spark.session.interruptible import run_interruptibly
 from pymq.spark.session.masters import check_master
 from pymq.spark.session.shipping import prepare_executors
+from pymq.spark.settings import RETRY_BUDGET_S
 from pymq.spark.sink.batch_writer import batch_writer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _BODY_COLUMNS = {"body", "value"}
+RESTART_PAUSE_S = 1.0
 _QUOTED_CLASS = re.compile(r"^\[(?P<kind>[A-Z_.]+)\] ")
 
 
@@ -61,6 +66,7 @@ class Job:
         self._file = file
         self._spark = spark
         self._frames: dict[str, DataFrame] = {}
+        self._written: set[str] = set()  # the sinks of fixed tables that are done
         pipeline = file.pipeline
         for number, source in enumerate(pipeline.source):
             with self._refusals_at(("source", number, "fields" if source.fields else "name")):
@@ -82,27 +88,53 @@ class Job:
         """Return the sources and steps with their columns, in the file's order."""
         return [Table(name, list(frame.dtypes), frame.isStreaming) for name, frame in self._frames.items()]
 
-    def run(self, watch: Watcher) -> None:
+    def run(self, watch: Watcher, trying_again: Callable[[str], object] = lambda why: None) -> None:
         """Run all sinks: until Ctrl-C, or until all that was there at the start is written (``available-now``).
 
         ``watch`` gets each finished batch once. When one sink fails, the others are stopped and its error is raised.
+        When Spark has lost a Python process, all begin again at their checkpoints, until no batch was finished for
+        :data:`~pymq.spark.settings.RETRY_BUDGET_S`; ``trying_again`` gets the reason.
         Ctrl-C ends the queries at once; the next run continues at their checkpoints, and writes each row of files once.
         """
         claim(self.pipeline)
         works: list[Work] = []
+        stopping = threading.Event()
+        patience = [Patience(RETRY_BUDGET_S, trying_again)]
+
+        def seen(batch: Batch) -> None:
+            patience[0] = Patience(RETRY_BUDGET_S, trying_again)
+            watch(batch)
 
         def work() -> None:
             gateway.activate(self._spark)
-            with translated():
+            while not stopping.is_set():
                 try:
-                    for sink, frame in zip(self.pipeline.sink, self._writes, strict=True):
-                        self._start(sink, frame, works)
-                    wait(works, watch)
-                except BaseException:
-                    stop_all(works)
-                    raise
+                    self._run_once(works, seen, stopping)
+                    return
+                except WorkerLostError as error:
+                    if not patience[0].has_some(error):
+                        raise
+                stopping.wait(RESTART_PAUSE_S)
 
-        run_interruptibly(work, lambda: stop_all(works))
+        def stop() -> None:
+            stopping.set()
+            stop_all(works)
+
+        run_interruptibly(work, stop)
+
+    def _run_once(self, works: list[Work], watch: Watcher, stopping: threading.Event) -> None:
+        """Start all sinks and wait for their end. Raises the error of one that failed, with none left running."""
+        works.clear()
+        with translated():
+            try:
+                for sink, frame in zip(self.pipeline.sink, self._writes, strict=True):
+                    self._start(sink, frame, works)
+                if stopping.is_set():  # since the last look at it
+                    stop_all(works)
+                wait(works, watch)
+            except BaseException:
+                stop_all(works)
+                raise
 
     def _register(self, name: str, frame: DataFrame, watermark: str | None) -> None:
         if watermark is not None:
@@ -128,7 +160,10 @@ class Job:
             return
         kind, options = _target(sink, pipeline)
         if not frame.isStreaming:
+            if sink.label in self._written:
+                return
             frame.write.format(kind).options(**options).partitionBy(*sink.partition_by).mode("append").save()
+            self._written.add(sink.label)
             return
         writer = frame.writeStream.queryName(sink.label).outputMode(sink.mode)
         if sink.mode == "update":

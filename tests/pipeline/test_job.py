@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,15 @@ import pytest
 from pymq.client import Message
 from pymq.client.sync import Producer
 from pymq.errors import UnsafeError, UsageError
+from pymq.pipeline import job
 from pymq.pipeline.job import Job
 from pymq.pipeline.load import PipelineFile, PipelineFileError
 from pymq.pipeline.report import Batch
+from pymq.spark.session.failures import WorkerLostError
 from pymq.testing.standalone import StandaloneProcess
+from tests.spark.fake_cluster import FakeCluster
+from tests.spark.kills.victims import below, is_daemon, kill
+from tests.spark.record_bytes import record
 from tests.spark.sink.test_sink import stored
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "conf" / "pipelines" / "sessions.toml"
@@ -105,6 +111,79 @@ def test_a_sink_of_updates_writes_a_group_again_when_it_changes(
     send(server, "pipeline-words", ["a long word"])
     with pytest.raises(UsageError, match="its body has 32 bytes, the limit is 5: shorten it"):
         run(wrong, spark, server, tmp_path)
+
+
+KILLED = """\
+name = "killed"
+checkpoint = "CP"
+trigger = "available-now"
+[[source]]
+name = "sold"
+topic = "sold"
+body = "text"
+[[source]]
+name = "prices"
+path = "PRICES"
+format = "json"
+fields = "item string"
+[[sink]]
+from = "prices"
+path = "COPY"
+[[sink]]
+from = "sold"
+path = "OUT"
+"""
+
+
+@pytest.fixture
+def killed(tmp_path: Path) -> PipelineFile:
+    """A pipeline of a stream and of a fixed table, in the test's directory."""
+    (tmp_path / "prices.json").write_text('{"item": "tea"}\n', "utf-8")
+    text = KILLED
+    for word, name in (("PRICES", "prices.json"), ("OUT", "out"), ("COPY", "copy"), ("CP", "cp")):
+        text = text.replace(word, str(tmp_path / name))
+    return PipelineFile(Path("killed.toml"), text)
+
+
+@pytest.mark.slow
+def test_a_pipeline_goes_on_when_a_python_process_is_killed(spark: Any, killed: PipelineFile, tmp_path: Path) -> None:
+    victims: list[int] = []
+
+    def select(raw: bytes, expression: str) -> bool:
+        if not victims:  # a task reads now
+            victims.extend(pid for pid in below([os.getpid()], "python") if not is_daemon(pid))
+            for pid in victims:
+                kill(pid)
+        return True
+
+    reasons: list[str] = []
+    with FakeCluster() as cluster:
+        cluster.add("sold", 0, [record(n, topic="sold") for n in range(100)])
+        cluster.select = select
+        Job(killed.changed({"namesrv": cluster.address}), spark).run(lambda _: None, reasons.append)
+    assert victims and len(reasons) == 1 and "Python worker" in reasons[0]
+    assert spark.read.parquet(str(tmp_path / "out")).count() == 100
+    assert spark.read.parquet(str(tmp_path / "copy")).count() == 1  # a fixed table is written once
+
+
+def test_a_pipeline_that_loses_each_process_gives_up(
+    spark: Any, killed: PipelineFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reasons: list[str] = []
+    tries: list[int] = []
+
+    def lose(*_: object) -> None:
+        tries.append(1)
+        raise WorkerLostError("a Spark task failed: Python worker exited unexpectedly (crashed)")
+
+    monkeypatch.setattr(Job, "_run_once", lose)
+    monkeypatch.setattr(job, "RESTART_PAUSE_S", 0.01)
+    monkeypatch.setattr(job, "RETRY_BUDGET_S", 0.1)
+    with FakeCluster() as cluster:
+        cluster.add("sold", 0, [])
+        with pytest.raises(WorkerLostError):
+            Job(killed.changed({"namesrv": cluster.address}), spark).run(lambda _: None, reasons.append)
+    assert len(tries) > 2 and len(reasons) == 1
 
 
 JOIN = """\

@@ -115,7 +115,7 @@ def test_a_jdbc_client_sees_topics() -> None:
             assert serving.stderr is not None
             line = next(line for line in serving.stderr if "starting Spark" not in line)
             assert line == f"pymq: jdbc:hive2://127.0.0.1:{port} has 1 topic as tables; Ctrl-C ends it\n"
-            beeline = [java.executable, "-cp", spark_home() / "jars" / "*", "org.apache.hive.beeline.BeeLine"]
+            beeline = [str(java.executable), "-cp", str(spark_home() / "jars" / "*"), "org.apache.hive.beeline.BeeLine"]
             client = ["-u", f"jdbc:hive2://127.0.0.1:{port}/default", "--silent=true", "--outputformat=csv2"]
             done = subprocess.run(
                 [*beeline, *client, "-e", "show tables; select bodyText from jdbc_orders;"],

@@ -117,7 +117,7 @@ def run(
     name, history = file.pipeline.name, History()
     try:
         with _measured(name, history, metrics_port), _opened(file) as job, watching(name, history) as watch:
-            job.run(watch)
+            job.run(watch, lambda why: print_note(f"pymq: trying again: {why}"))
     except KeyboardInterrupt:
         print_note("pymq: stopped: the same command continues at the checkpoints")
     finally:

@@ -108,7 +108,7 @@ class _Export:
         self.resumed = False
         self.behind: Counter[str] = Counter()
         self.grown: set[Place] = set()
-        self._patience = Patience(options.retry_budget_s, progress)
+        self._patience = Patience(options.retry_budget_s, progress.trying_again)
         self.read = ReadSettings(
             columns=check_columns(options.columns),
             selection=checked(options.selection, clock),
@@ -229,7 +229,7 @@ class _Export:
         To an export that follows the cluster may be away for the retry budget. Any waits so long for a slave that is
         behind, or its master.
         """
-        patience = Patience(self.options.retry_budget_s, self.progress)
+        patience = Patience(self.options.retry_budget_s, self.progress.trying_again)
         while True:
             try:
                 return ask()
@@ -252,7 +252,7 @@ class _Export:
                 raise
             self.planned_rows -= sum(self.behind.values())
             return
-        self._patience = Patience(self.options.retry_budget_s, self.progress)
+        self._patience = Patience(self.options.retry_budget_s, self.progress.trying_again)
         if plan.rows:
             self.progress.batch(self.written.rows - before, time.monotonic() - begun_s)
 

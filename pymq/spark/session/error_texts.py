@@ -18,6 +18,16 @@ def text_of(error: Exception) -> str:
         return ""
 
 
+def causes_of(error: Exception) -> str:
+    """Return the stacks of Java's errors behind an error of PySpark; empty when there are none."""
+    stacks: list[str] = []
+    cause = getattr(error, "_cause", None)
+    while cause is not None:
+        stacks.append(str(getattr(cause, "_stackTrace", "")))
+        cause = getattr(cause, "_cause", None)
+    return "\n".join(stacks)
+
+
 def essence(text: str) -> str:
     """Return the most useful line of a long text: Python's last line, else Java's first exception with its cause."""
     if found := LAST_LINE.findall(text):

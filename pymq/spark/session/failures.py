@@ -13,7 +13,7 @@ from pymq.spark.lake.parquet_parts import OutputFullError
 from pymq.spark.places.object_paths import ObjectStoreError
 from pymq.spark.planning.ranges import DataLossError
 from pymq.spark.session import gateway
-from pymq.spark.session.error_texts import LAST_LINE, essence, text_of
+from pymq.spark.session.error_texts import LAST_LINE, causes_of, essence, text_of
 
 _KNOWN: dict[str, type[PymqError]] = {
     kind.__name__: kind
@@ -33,6 +33,12 @@ _KNOWN: dict[str, type[PymqError]] = {
 }
 # PythonWorkerFactory, BasePythonRunner and TaskSetManager say so.
 _LOST = re.compile(r"Python worker (exited unexpectedly|failed to connect back)|ExecutorLostFailure")
+# A connection that ended, in Spark's code for Python: a process that plans was lost, which Java says with no text.
+_LOST_AT = re.compile(
+    r"^java\.[\w.]*(?:EOF|Socket|ClosedChannel)Exception.*\n(?:\s*at java\..*\n)*"
+    r"\s*at org\.apache\.spark\.[\w.]*python\.",
+    re.MULTILINE,
+)
 _HAS_NO_PYMQ = re.compile(r"Failed to find the data source: pymq\b|No module named 'py(mq|spark_pymq)\b")
 _REFUSED = re.compile(r"^(?:(\S+): )?refused with code (-?\d+): (.*)$")
 
@@ -58,6 +64,8 @@ def translated() -> Iterator[None]:
         yield
     except (PySparkException, Py4JJavaError) as error:
         text = text_of(error)
+        if text and _LOST_AT.search(causes_of(error)):
+            raise WorkerLostError("a Python worker of Spark ended") from error
         raise (
             translate(text) if text else gateway.death() or translate("Spark's JVM ended before it said why")
         ) from error

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
 from pymq.errors import RefusedError, UnreachableError
 from pymq.spark.planning.ranges import DataLossError
@@ -72,6 +73,36 @@ def test_a_python_without_pymq_is_named_with_the_next_step(text: str) -> None:
 def test_a_lost_process_has_a_class_of_its_own(text: str) -> None:
     assert type(translate(f"Job aborted due to stage failure: {text}\nDriver stacktrace:")) is WorkerLostError
     assert type(translate(page("ZeroDivisionError: division by zero"))) is TaskFailedError
+
+
+STACK = """java.io.EOFException
+\tat java.base/java.io.DataInputStream.readFully(Unknown Source)
+\tat java.base/java.io.DataInputStream.readInt(Unknown Source)
+\tat org.apache.spark.{package}.PythonStreamingSourceRunner.latestOffset(PythonStreamingSourceRunner.scala:235)
+"""
+
+
+class Captured(PySparkException):
+    """An error as PySpark captures it from Java, with its cause."""
+
+    _cause: object = None
+
+
+@pytest.mark.parametrize(
+    ("package", "kind"),
+    [
+        ("sql.execution.python.streaming", WorkerLostError),
+        ("api.python", WorkerLostError),
+        ("sql.execution.streaming.state", TaskFailedError),
+    ],
+)
+def test_a_lost_process_that_plans_is_seen_in_the_causes(package: str, kind: type[TaskFailedError]) -> None:
+    inner = SimpleNamespace(_stackTrace=STACK.replace("{package}", package), _cause=None)
+    error = Captured("[STREAM_FAILED] Query terminated with exception: (no cause message)")
+    error._cause = SimpleNamespace(_stackTrace="x.SparkException: a\n\tat x.y", _cause=inner)
+    with pytest.raises(TaskFailedError) as caught, translated():
+        raise error
+    assert type(caught.value) is kind
 
 
 class Mute(Py4JJavaError):
