@@ -32,6 +32,7 @@ from pymq.wire.headers.admin import (
     CorrectionOffsetHeader,
     CreateTopicHeader,
     DeleteGroupHeader,
+    DeleteTopicHeader,
     GetConfigHeader,
     GetTopicConfigHeader,
     GroupForbiddenHeader,
@@ -163,7 +164,7 @@ def broker_rows(h: Handlers) -> list[Row]:
         ),
         Row(
             Code.DELETE_TOPIC_IN_BROKER,
-            TopicHeader,
+            DeleteTopicHeader,
             h.topics_admin.delete,
             access.DELETE_TOPIC,
             NO_CHANGES,

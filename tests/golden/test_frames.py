@@ -50,7 +50,7 @@ REQUEST_HEADERS: dict[int, type[Header]] = {
     205: route.BrokerNameHeader,
     207: admin.DeleteGroupHeader,
     208: admin.ConsumeStatsHeader,
-    215: admin.TopicHeader,
+    215: admin.DeleteTopicHeader,
     216: route.DeleteTopicInNamesrvHeader,
     222: admin.ResetOffsetHeader,
     300: admin.TopicHeader,

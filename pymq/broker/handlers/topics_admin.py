@@ -11,6 +11,7 @@ from pymq.broker.metadata.topic_rules import changed_attributes, check_topic_nam
 from pymq.broker.report.row_pages import Sight
 from pymq.broker.report.topic_rows import TopicRows
 from pymq.broker.runtime import Runtime
+from pymq.errors import Refusal
 from pymq.model import pop
 from pymq.model.message import MessageQueue
 from pymq.model.tables import DataVersion, TopicConfig
@@ -25,12 +26,13 @@ from pymq.wire.bodies_admin import (
 from pymq.wire.bodies_client import PYMQ_LANGUAGE
 from pymq.wire.bodies_route import TopicList
 from pymq.wire.bodies_rows import NamedTopics
+from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer
 from pymq.wire.headers.admin import (
     CreateTopicHeader,
+    DeleteTopicHeader,
     GetTopicConfigHeader,
-    TopicHeader,
     TopicStatsAnswer,
     TopicStatsHeader,
 )
@@ -102,9 +104,18 @@ class TopicAdminHandlers:
             wanted.append(self._with_plain_attributes(topic))
         self._put(wanted, request, peer)
 
-    def delete(self, request: Command, header: TopicHeader, peer: Peer) -> None:
-        """Delete a topic with its queues, offsets, meters, hand-outs and retries. An unknown one counts as deleted."""
+    def delete(self, request: Command, header: DeleteTopicHeader, peer: Peer) -> None:
+        """Delete a topic with its queues, offsets, meters, hand-outs and retries. An unknown one counts as deleted.
+
+        Raises Refusal for one that was made again since its deletion was planned.
+        """
         check_topic_name(header.topic)
+        planned = header.pymq_deleted_below
+        if planned is not None and self._store.deletions.end(header.topic) > planned:
+            raise Refusal(
+                ResponseCode.INVALID_PARAMETER,
+                f"topic {header.topic} was deleted, and made again, after this deletion was planned: look at it again",
+            )
         asked = request.envelope()
         known = self._topics.all().keys() | {topic for topic, _ in self._store.queues()}
         topics = [header.topic, *pop.retry_topics_of(header.topic, known, self._groups.all())]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 
 import msgspec
 
@@ -19,7 +19,16 @@ from pymq.wire.bodies_admin import GroupNames, TopicConfigTable, TopicOffset, To
 from pymq.wire.bodies_route import TopicList, decode_route
 from pymq.wire.bodies_rows import TopicEnds, topic_ends
 from pymq.wire.codes import RequestCode, ResponseCode
-from pymq.wire.headers.admin import VERSION_FIELD, CreateTopicHeader, GetTopicConfigHeader, TopicHeader
+from pymq.wire.command import Command
+from pymq.wire.header import decode_header
+from pymq.wire.headers.admin import (
+    VERSION_FIELD,
+    CreateTopicHeader,
+    DeleteTopicHeader,
+    GetTopicConfigHeader,
+    TopicHeader,
+    TopicStatsAnswer,
+)
 from pymq.wire.headers.route import ClusterHeader, DeleteTopicInNamesrvHeader, RouteHeader
 
 _NO_TOPIC = frozenset({ResponseCode.TOPIC_NOT_EXIST})
@@ -168,13 +177,26 @@ class TopicAdmin:
 
         return await change_each(targets, change)
 
-    async def delete(self, topic: str, targets: Sequence[BrokerTarget], *, everywhere: bool) -> None:
+    async def delete(
+        self,
+        topic: str,
+        targets: Sequence[BrokerTarget],
+        *,
+        everywhere: bool,
+        known: Mapping[str, int] | None = None,
+    ) -> None:
         """Delete the topic on the brokers, and on every name server if ``everywhere``.
 
-        Raises PartialError when only some brokers did it; then the name servers keep it.
+        ``known``: what :meth:`deleted_below` said when the deletion was planned; a PyMQ broker refuses it for a topic
+        that was made again since. Raises PartialError when only some brokers did it; then the name servers keep it.
         """
-        code, header = RequestCode.DELETE_TOPIC_IN_BROKER, TopicHeader(topic=topic)
-        await change_each(targets, lambda target: self._connection.ask_broker(target.address, code, header))
+        code, known = RequestCode.DELETE_TOPIC_IN_BROKER, known or {}
+
+        def delete_at(target: BrokerTarget) -> Awaitable[Command]:
+            header = DeleteTopicHeader(topic=topic, pymq_deleted_below=known.get(target.address))
+            return self._connection.ask_broker(target.address, code, header)
+
+        await change_each(targets, delete_at)
         if everywhere:
             await self._connection.ask_each_namesrv(
                 RequestCode.DELETE_TOPIC_IN_NAMESRV, DeleteTopicInNamesrvHeader(topic=topic)
@@ -190,6 +212,20 @@ class TopicAdmin:
 
         answers = await self._cluster.asking.each(targets if targets is not None else await self.targets(topic), ask)
         return dict(sorted((queue, at) for _, table in answers for queue, at in table.items()))
+
+    async def deleted_below(self, topic: str, targets: Sequence[BrokerTarget]) -> dict[str, int]:
+        """Return by address below which physical offset of its log a broker has deleted the topic's records.
+
+        Each deletion raises it: a larger one than before is a topic that was made again. RocketMQ's brokers don't say.
+        """
+        code, header = RequestCode.GET_TOPIC_STATS_INFO, TopicHeader(topic=topic)
+
+        async def ask(address: str) -> int | None:
+            answer = await self._connection.ask_or_none(address, code, header, _NO_TOPIC)
+            return None if answer is None else decode_header(TopicStatsAnswer, answer.ext).pymq_deleted_below
+
+        answers = await self._cluster.asking.each(targets, ask)
+        return {target.address: end for target, end in answers if end is not None}
 
     async def ends_at(self, address: str) -> Rows[TopicEnds]:
         """Return how many messages each topic of one broker has taken and holds, and when the newest one was stored.

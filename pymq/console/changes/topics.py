@@ -129,7 +129,7 @@ def delete(visit: Visit, given: Parameters) -> Prepare:
             await deletion.delete(admin, plan)
         record = plan.record(applied=not is_dry)
         readers = [f"{each['group']} ({each['mode']}, {each['unread']:,} unread)" for each in record["groups"]]
-        return [record | {"readers": readers}]
+        return [record | {"readers": readers, "deleted_below": plan.deleted_below}]
 
     command = ("topic", "delete", name, *(["--with-retries"] if with_retries else []))
     varying = frozenset({"messages", "groups", "readers"})

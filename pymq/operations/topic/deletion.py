@@ -13,12 +13,17 @@ from pymq.model.names import DLQ_PREFIX, RETRY_PREFIX
 
 @dataclass(frozen=True)
 class Deletion:
-    """A deletion that is planned. ``retries``: the groups' own topics that go along."""
+    """A deletion that is planned. ``retries``: the groups' own topics that go along.
+
+    ``deleted_below``: by what brokers recognize the topic
+    (:meth:`~pymq.client.admin.topics.TopicAdmin.deleted_below`).
+    """
 
     state: Draining
     targets: list[BrokerTarget]
     is_everywhere: bool
     retries: list[str]
+    deleted_below: dict[str, int]
 
     def _losers(self) -> list[GroupLeft]:
         """Return the groups that read the topic now, or have not read all of it."""
@@ -58,16 +63,20 @@ async def plan(admin: Admin, topic: str, clusters: list[str], brokers: list[str]
     """Look at what a deletion would cost. Raises NotFoundError."""
     holders = await admin.topics.targets(topic)
     targets = await admin.cluster.select(clusters, brokers) if clusters or brokers else holders
+    deleted_below = await admin.topics.deleted_below(topic, targets)
     state = await admin.draining.look(topic, 0, targets)
     is_everywhere = set(holders) <= set(targets)
     retries = await _retries(admin, state) if with_retries and is_everywhere else []
-    return Deletion(state, targets, is_everywhere, retries)
+    return Deletion(state, targets, is_everywhere, retries, deleted_below)
 
 
 async def delete(admin: Admin, deletion: Deletion) -> list[str]:
-    """Delete the topic and what goes along; return a line for each."""
+    """Delete the topic and what goes along; return a line for each.
+
+    Raises RefusedError or PartialError for a topic that was made again since the plan, at PyMQ's brokers.
+    """
     topic = deletion.state.topic
-    await admin.topics.delete(topic, deletion.targets, everywhere=deletion.is_everywhere)
+    await admin.topics.delete(topic, deletion.targets, everywhere=deletion.is_everywhere, known=deletion.deleted_below)
     lines = [f"deleted {topic} on {_names(deletion.targets)}"]
     for name in deletion.retries:
         targets = await admin.topics.targets(name)

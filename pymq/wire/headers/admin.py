@@ -39,9 +39,20 @@ class PutGroupHeader(Header, kw_only=True, frozen=True):
 
 
 class TopicHeader(Header, kw_only=True, frozen=True):
-    """DELETE_TOPIC_IN_BROKER (215), QUERY_TOPIC_CONSUME_BY_WHO (300)."""
+    """QUERY_TOPIC_CONSUME_BY_WHO (300)."""
 
     topic: str
+
+
+class DeleteTopicHeader(Header, kw_only=True, frozen=True):
+    """DELETE_TOPIC_IN_BROKER (215).
+
+    ``pymq_deleted_below``: what a PyMQ broker said (:class:`TopicStatsAnswer`) when the deletion was planned. It
+    refuses the deletion of a topic that was made again since.
+    """
+
+    topic: str
+    pymq_deleted_below: Int64 | None = None
 
 
 class TopicStatsHeader(Header, kw_only=True, frozen=True):

@@ -167,6 +167,23 @@ def test_a_deleted_topic_leaves_nothing_behind() -> None:
     assert caller.refused(Code.DELETE_TOPIC_IN_BROKER, topic="a/b")[0] == ResponseCode.INVALID_PARAMETER
 
 
+def test_a_planned_deletion_of_a_topic_that_was_made_again_is_refused() -> None:
+    world = World()
+    caller = Caller(world, language="PYTHON")
+    caller.ok(Code.UPDATE_AND_CREATE_TOPIC, **CREATE)
+    world.put("T", b"former")
+    caller.ok(Code.DELETE_TOPIC_IN_BROKER, topic="T", pymqDeletedBelow=0)
+    caller.ok(Code.UPDATE_AND_CREATE_TOPIC, **CREATE)
+    world.put("T", b"new")
+    end = world.parts.store.deletions.end("T")
+    for known in (0, end - 1):
+        code, remark = caller.refused(Code.DELETE_TOPIC_IN_BROKER, topic="T", pymqDeletedBelow=known)
+        assert code == ResponseCode.INVALID_PARAMETER and "made again, after this deletion was planned" in remark
+    assert world.parts.store.max_offset("T", 0) == 1
+    caller.ok(Code.DELETE_TOPIC_IN_BROKER, topic="T", pymqDeletedBelow=end)
+    assert world.parts.store.queue_end("T", 0) is None
+
+
 def test_clients_of_pymq_learn_what_was_deleted_of_a_topic() -> None:
     world = World()
     caller, other = Caller(world, language="PYTHON"), Caller(world)

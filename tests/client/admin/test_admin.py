@@ -100,7 +100,9 @@ def test_stats_groups_and_deletion(call: Call, server: StandaloneProcess) -> Non
         assert [(queue.queue_id, at.min_offset, at.max_offset) for queue, at in stats.items()] == [(0, 0, 3), (1, 0, 0)]
         assert await admin.topics.groups("statistics") == ["stat_readers"]
         targets = await admin.topics.targets("statistics")
-        await admin.topics.delete("statistics", targets, everywhere=True)
+        known = await admin.topics.deleted_below("statistics", targets)
+        assert known == {server.broker: 0} and await admin.topics.deleted_below("nothing", targets) == {}
+        await admin.topics.delete("statistics", targets, everywhere=True, known=known)
         with pytest.raises(NotFoundError, match="statistics"):
             await admin.topics.route("statistics")
 

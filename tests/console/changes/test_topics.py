@@ -10,6 +10,7 @@ import pytest
 from pymq.client import Admin, Message, Producer
 from pymq.console import answers
 from pymq.errors import NotFoundError
+from pymq.operations.topic import deletion
 from pymq.testing.broker import TestBroker
 from pymq.wire.codes import RequestCode
 from tests.console.changes.desk import Desk, with_desk
@@ -71,6 +72,43 @@ def test_a_topic_that_someone_else_changes_is_a_conflict(broker: TestBroker, tmp
         status, text = await desk.send(plan, token=token)
         assert status == 409 and "topic orders has changed" in text
         assert await queues(desk, "orders") == (6, 4)
+
+    with_desk(broker, tmp_path, work)
+
+
+def test_a_topic_that_is_made_again_is_not_deleted(
+    broker: TestBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor when that happens after the last look at it: the broker itself refuses."""
+
+    async def send(body: bytes) -> None:
+        async with Producer("P", namesrv=broker.namesrv) as producer:
+            await producer.send(Message("orders", body))
+
+    async def make_again() -> None:
+        async with Admin(broker.namesrv) as admin:
+            await admin.topics.delete("orders", await admin.topics.targets("orders"), everywhere=True)
+        broker.create_topic("orders", queue_count=4)
+        await send(b"new")
+
+    async def work(desk: Desk) -> None:
+        broker.create_topic("orders", queue_count=4)
+        await send(b"former")
+        _, plan, token = await desk.plan("topics/orders/delete")
+        await make_again()
+        status, text = await desk.send(plan, token=token, confirm="orders")
+        assert status == 409 and "topic orders has changed" in text
+        _, plan, token = await desk.plan("topics/orders/delete")
+        delete = deletion.delete
+
+        async def late(admin: Admin, planned: deletion.Deletion) -> list[str]:
+            await make_again()
+            return await delete(admin, planned)
+
+        monkeypatch.setattr(deletion, "delete", late)
+        status, text = await desk.send(plan, token=token, confirm="orders")
+        assert status == 502 and "made again, after this deletion was planned" in text
+        assert await queues(desk, "orders") == (4, 4)
 
     with_desk(broker, tmp_path, work)
 
