@@ -47,6 +47,10 @@ func roundTrip(namesrv string) (string, error) {
 		return "", err
 	}
 	defer sender.Shutdown()
+	// A send would make the topic too, but the consumer below wants to find it at once.
+	if err := exec.Command("pymq", "topic", "create", "Orders", "--namesrv", namesrv).Run(); err != nil {
+		return "", err
+	}
 	message := primitive.NewMessage("Orders", []byte(`{"id": 1}`)).WithTag("paid")
 	if _, err := sender.SendSync(context.Background(), message); err != nil {
 		return "", err

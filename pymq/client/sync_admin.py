@@ -93,6 +93,7 @@ class TopicAdmin(_Part[AsyncTopicAdmin]):
     put = _blocking(AsyncTopicAdmin.put)
     update = _blocking(AsyncTopicAdmin.update)
     delete = _blocking(AsyncTopicAdmin.delete)
+    deleted_below = _blocking(AsyncTopicAdmin.deleted_below)
     stats = _blocking(AsyncTopicAdmin.stats)
     ends_at = _blocking(AsyncTopicAdmin.ends_at)
     all_ends = _blocking(AsyncTopicAdmin.all_ends)

@@ -151,7 +151,8 @@ def test_a_pipeline_goes_on_when_a_python_process_is_killed(spark: Any, killed: 
 
     def select(raw: bytes, expression: str) -> bool:
         if not victims:  # a task reads now
-            victims.extend(pid for pid in below([os.getpid()], "python") if not is_daemon(pid))
+            jvms = below([os.getpid()], "java")
+            victims.extend(pid for pid in below(jvms, "python") if not is_daemon(pid))
             for pid in victims:
                 kill(pid)
         return True

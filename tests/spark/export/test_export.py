@@ -179,7 +179,8 @@ def test_a_follower_goes_on_when_a_python_process_is_killed(spark: Any, cluster:
 
     def select(raw: bytes, expression: str) -> bool:
         if int.from_bytes(raw[12:16], "big") == 1 and not killed:  # the second queue's task runs now
-            killed.extend(pid for pid in below([os.getpid()], "python") if not is_daemon(pid))
+            jvms = below([os.getpid()], "java")
+            killed.extend(pid for pid in below(jvms, "python") if not is_daemon(pid))
             for pid in killed:
                 kill(pid)
         return True
