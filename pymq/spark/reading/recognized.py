@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import itertools
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pyarrow as pa
 
 from pymq.errors import ProtocolViolation, UnreachableError
 from pymq.spark.planning.cluster import digest_at, pull_of_one
-from pymq.spark.planning.ranges import DataLossError, QueueRange, ReadSettings
-from pymq.spark.reading.reader import BACKOFF_FIRST_S, BACKOFF_MAX_S, Opener, RangeReader, opener
+from pymq.spark.planning.ranges import DataLossError
+from pymq.spark.reading.reader import BACKOFF_FIRST_S, BACKOFF_MAX_S, RangeReader
 from pymq.units import format_count
 from pymq.wire.command import Command
 from pymq.wire.header import decode_header
@@ -25,18 +24,6 @@ from pymq.wire.headers.pull import PullMessageAnswer
 
 class RecognizedReader(RangeReader):
     """A :class:`RangeReader` that looks at the record of the range's identity first and last."""
-
-    def __init__(
-        self,
-        part: QueueRange,
-        settings: ReadSettings,
-        *,
-        open_remote: Opener | None = None,
-        sleep: Callable[[float], None] = time.sleep,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        super().__init__(part, settings, open_remote=open_remote, sleep=sleep, monotonic=monotonic)
-        self._open_look = open_remote or opener(settings.credentials)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows in order of their offsets; none where the queue is another one by now, which is a loss.
@@ -69,7 +56,7 @@ class RecognizedReader(RangeReader):
         for turn in itertools.count():
             address = self._part.addresses[turn % len(self._part.addresses)]
             try:
-                with self._open_look(address, self._settings.timeout_s) as remote:
+                with self._open_remote(address, self._settings.timeout_s) as remote:
                     answer = remote.ask(pull_of_one(self._part.topic, self._part.queue_id, identity.offset))
             except UnreachableError:
                 if self._monotonic() - begun_s >= self._settings.retry_budget_s:
