@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from pymq.errors import UsageError
 
@@ -16,27 +16,57 @@ _Value = TypeVar("_Value")
 _Word = TypeVar("_Word", bound=str)
 
 
+class Option(NamedTuple):
+    """One option: its name, other names for it, and its purpose. Users have nothing to do with an internal one."""
+
+    name: str
+    synonyms: tuple[str, ...] = ()
+    only_streams: bool = False
+    only_batches: bool = False
+    is_internal: bool = False
+
+
+class OptionTable:
+    """The options of a source or a sink. ``equivalents``: by others' options in lower case, what says the same here."""
+
+    def __init__(self, options: Sequence[Option], equivalents: Mapping[str, str]) -> None:
+        self.options = options
+        self._equivalents = equivalents
+        self._shown: dict[str, str] = {}
+        self._meant: dict[str, str] = {}
+        for option in options:
+            for name in (option.name, *option.synonyms):
+                self._shown[name.lower()] = name
+                self._meant[name.lower()] = option.name
+
+    def known_names(self) -> set[str]:
+        """Return the names and synonyms of all options for users."""
+        return {name for option in self.options if not option.is_internal for name in (option.name, *option.synonyms)}
+
+    def meant(self, name: str) -> str:
+        """Return the name of the option that a name in any case stands for. Raises UsageError for an unknown one."""
+        lowered = name.lower()
+        if lowered not in self._meant:
+            raise UsageError(f"option {name} is not known to format pymq: {self._instead_of(lowered)}")
+        return self._meant[lowered]
+
+    def _instead_of(self, lowered: str) -> str:
+        if lowered in self._equivalents:
+            return self._equivalents[lowered]
+        if lowered.startswith("kafka."):
+            return "leave it out: PyMQ has no Kafka client"
+        close = get_close_matches(lowered, self._shown, n=1)
+        return f"did you mean {self._shown[close[0]]}?" if close else "pymq docs spark lists the options"
+
+
 class NamedOptions:
     """Options as given. Every method raises UsageError for an illegal value."""
 
-    def __init__(
-        self,
-        given: Mapping[str, str],
-        shown: Mapping[str, str],
-        names: Mapping[str, str],
-        equivalent: Callable[[str], str | None],
-    ) -> None:
-        """``shown``, ``names``: by a name in lower case, how it is written, and the option that it stands for.
-
-        ``equivalent(name)`` says what to write instead of an option of another source or sink.
-
-        Raises UsageError for an unknown option, or for one that is given twice under two names.
-        """
+    def __init__(self, given: Mapping[str, str], table: OptionTable) -> None:
+        """Raise UsageError for an option that the table lacks, or for one that is given twice under two names."""
         self._values: dict[str, str] = {}
         for name, value in given.items():
-            known = names.get(name.lower())
-            if known is None:
-                raise UsageError(_unknown(name, shown, equivalent(name.lower())))
+            known = table.meant(name)
             if self._values.get(known, value) != value:
                 raise UsageError(f"option {known} is given twice, as {self._values[known]!r} and {value!r}: give one")
             self._values[known] = value
@@ -92,11 +122,3 @@ class NamedOptions:
         if isinstance(value, float) and not (0 <= value < math.inf):
             raise UsageError(f"option {name} is {text!r}: write {form}")
         return value
-
-
-def _unknown(name: str, shown: Mapping[str, str], equivalent: str | None) -> str:
-    if equivalent is not None:
-        return f"option {name} is not known to format pymq: {equivalent}"
-    close = get_close_matches(name.lower(), shown, n=1)
-    hint = f"did you mean {shown[close[0]]}?" if close else "pymq docs spark lists the options"
-    return f"option {name} is not known to format pymq: {hint}"

@@ -4,46 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from pymq.client.outgoing import BODY_SIZE_MAX_BYTES
 from pymq.errors import UsageError
 from pymq.model.names import check_group, check_topic
-from pymq.spark.named_options import NamedOptions
+from pymq.spark.named_options import NamedOptions, Option, OptionTable
 from pymq.spark.settings import RETRY_BUDGET_S
 
 GROUP = "PYMQ_SPARK"
 
 
-class WriteOption(NamedTuple):
-    """One option: its name, other names for it, and whether users have nothing to do with it."""
-
-    name: str
-    synonyms: tuple[str, ...] = ()
-    is_internal: bool = False
-
-
 OPTIONS = (
-    WriteOption("namesrv"),
-    WriteOption("credentials"),
-    WriteOption("topic"),
-    WriteOption("path", is_internal=True),
-    WriteOption("group"),
-    WriteOption("writeId"),
-    WriteOption("copyProperties"),
-    WriteOption("maxBodyBytes"),
-    WriteOption("deadLetterPath"),
-    WriteOption("maxRowsPerSecondPerTask"),
-    WriteOption("retryBudgetSeconds"),
-    WriteOption("checkpointLocation", is_internal=True),
-    WriteOption("queryName", is_internal=True),
-    WriteOption("receipt", is_internal=True),
-    WriteOption("progress", is_internal=True),
+    Option("namesrv"),
+    Option("credentials"),
+    Option("topic"),
+    Option("path", is_internal=True),
+    Option("group"),
+    Option("writeId"),
+    Option("copyProperties"),
+    Option("maxBodyBytes"),
+    Option("deadLetterPath"),
+    Option("maxRowsPerSecondPerTask"),
+    Option("retryBudgetSeconds"),
+    Option("checkpointLocation", is_internal=True),
+    Option("queryName", is_internal=True),
+    Option("receipt", is_internal=True),
+    Option("progress", is_internal=True),
 )
-_NAMES = {name.lower(): option.name for option in OPTIONS for name in (option.name, *option.synonyms)}
-_SHOWN = {name.lower(): name for option in OPTIONS for name in (option.name, *option.synonyms)}
 _NAMESRV = "write namesrv, the addresses of the name servers as host:port;host:port"
-EQUIVALENTS = {
+_EQUIVALENTS = {
     "kafka.bootstrap.servers": _NAMESRV,
     "bootstrap.servers": _NAMESRV,
     "nameserver": _NAMESRV,
@@ -57,6 +46,8 @@ EQUIVALENTS = {
     "kafka.transactional.id": "write writeId, and read with dropDuplicates",
     "kafka.max.request.size": "write maxBodyBytes",
 }
+OPTION_TABLE = OptionTable(OPTIONS, _EQUIVALENTS)
+known_names = OPTION_TABLE.known_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +71,7 @@ class WriteOptions(NamedOptions):
 
     def __init__(self, given: Mapping[str, str]) -> None:
         """Raise UsageError for an unknown option."""
-        super().__init__(given, _SHOWN, _NAMES, _equivalent)
+        super().__init__(given, OPTION_TABLE)
 
     def settings(self) -> WriteSettings:
         """Return the settings of the tasks."""
@@ -100,13 +91,3 @@ class WriteOptions(NamedOptions):
             retry_budget_s=self._parsed("retryBudgetSeconds", RETRY_BUDGET_S, float, "seconds, such as 60"),
             progress=self.text("progress"),
         )
-
-
-def _equivalent(name: str) -> str | None:
-    """Return what says the same as another sink's option, by its name in lower case."""
-    return EQUIVALENTS.get(name) or ("leave it out: PyMQ has no Kafka client" if name.startswith("kafka.") else None)
-
-
-def known_names() -> set[str]:
-    """Return the names and synonyms of all options for users."""
-    return {name for option in OPTIONS if not option.is_internal for name in (option.name, *option.synonyms)}

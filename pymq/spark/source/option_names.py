@@ -8,70 +8,56 @@ Python process that reads nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
-from pymq.spark.named_options import NamedOptions
+from pymq.spark.named_options import NamedOptions, Option, OptionTable
 from pymq.spark.records.schema import check_columns, parse_columns
 
-
-class SourceOption(NamedTuple):
-    """One option: its name, other names for it, and its purpose."""
-
-    name: str
-    synonyms: tuple[str, ...] = ()
-    only_streams: bool = False
-    only_batches: bool = False
-    is_internal: bool = False
-
-
 OPTIONS = (
-    SourceOption("namesrv"),
-    SourceOption("credentials"),
-    SourceOption("store", only_batches=True),
-    SourceOption("commitLog", only_batches=True),
-    SourceOption("brokerName", only_batches=True),
-    SourceOption("whileRunning", only_batches=True),
-    SourceOption("archive", only_batches=True),
-    SourceOption("topics", ("topic", "subscribe")),
-    SourceOption("path", is_internal=True),
-    SourceOption("subscribePattern"),
-    SourceOption("assign"),
-    SourceOption("startingOffsets"),
-    SourceOption("endingOffsets", only_batches=True),
-    SourceOption("startingTimestamp"),
-    SourceOption("endingTimestamp", only_batches=True),
-    SourceOption("startingOffsetsByTimestamp"),
-    SourceOption("endingOffsetsByTimestamp", only_batches=True),
-    SourceOption("columns"),
-    SourceOption("includeHeaders"),
-    SourceOption("tag"),
-    SourceOption("sql"),
-    SourceOption("filter"),
-    SourceOption("filterExpression"),
-    SourceOption("filterOnError"),
-    SourceOption("filterVia"),
-    SourceOption("group", ("groupIdPrefix",)),
-    SourceOption("onDataLoss"),
-    SourceOption("failOnDataLoss"),
-    SourceOption("bodyErrors"),
-    SourceOption("registry"),
-    SourceOption("dropDuplicates"),
-    SourceOption("retryBudgetSeconds"),
-    SourceOption("inflateRatio"),
-    SourceOption("maxRowsPerPartition", ("maxRecordsPerPartition",)),
-    SourceOption("minPartitions"),
-    SourceOption("pushFilters", only_batches=True),
-    SourceOption("maxOffsetsPerTrigger", only_streams=True),
-    SourceOption("minOffsetsPerTrigger", only_streams=True),
-    SourceOption("maxTriggerDelay", only_streams=True),
-    SourceOption("commitGroup", only_streams=True),
-    SourceOption("ranges", is_internal=True),
-    SourceOption("progress", is_internal=True),
+    Option("namesrv"),
+    Option("credentials"),
+    Option("store", only_batches=True),
+    Option("commitLog", only_batches=True),
+    Option("brokerName", only_batches=True),
+    Option("whileRunning", only_batches=True),
+    Option("archive", only_batches=True),
+    Option("topics", ("topic", "subscribe")),
+    Option("path", is_internal=True),
+    Option("subscribePattern"),
+    Option("assign"),
+    Option("startingOffsets"),
+    Option("endingOffsets", only_batches=True),
+    Option("startingTimestamp"),
+    Option("endingTimestamp", only_batches=True),
+    Option("startingOffsetsByTimestamp"),
+    Option("endingOffsetsByTimestamp", only_batches=True),
+    Option("columns"),
+    Option("includeHeaders"),
+    Option("tag"),
+    Option("sql"),
+    Option("filter"),
+    Option("filterExpression"),
+    Option("filterOnError"),
+    Option("filterVia"),
+    Option("group", ("groupIdPrefix",)),
+    Option("onDataLoss"),
+    Option("failOnDataLoss"),
+    Option("bodyErrors"),
+    Option("registry"),
+    Option("dropDuplicates"),
+    Option("retryBudgetSeconds"),
+    Option("inflateRatio"),
+    Option("maxRowsPerPartition", ("maxRecordsPerPartition",)),
+    Option("minPartitions"),
+    Option("pushFilters", only_batches=True),
+    Option("maxOffsetsPerTrigger", only_streams=True),
+    Option("minOffsetsPerTrigger", only_streams=True),
+    Option("maxTriggerDelay", only_streams=True),
+    Option("commitGroup", only_streams=True),
+    Option("ranges", is_internal=True),
+    Option("progress", is_internal=True),
 )
-_NAMES = {name.lower(): option.name for option in OPTIONS for name in (option.name, *option.synonyms)}
-_SHOWN = {name.lower(): name for option in OPTIONS for name in (option.name, *option.synonyms)}
 # Options of other sources, with what says the same here.
-EQUIVALENTS = {
+_EQUIVALENTS = {
     "kafka.bootstrap.servers": "write namesrv, the addresses of the name servers as host:port;host:port",
     "bootstrap.servers": "write namesrv, the addresses of the name servers as host:port;host:port",
     "nameserver": "write namesrv, the addresses of the name servers as host:port;host:port",
@@ -84,6 +70,8 @@ EQUIVALENTS = {
     "includetimestamp": "leave it out: bornTimestamp and storeTimestamp are columns",
     "subexpression": "write tag, or sql for an expression over properties",
 }
+OPTION_TABLE = OptionTable(OPTIONS, _EQUIVALENTS)
+known_names = OPTION_TABLE.known_names
 
 
 class ColumnOptions(NamedOptions):
@@ -91,7 +79,7 @@ class ColumnOptions(NamedOptions):
 
     def __init__(self, given: Mapping[str, str]) -> None:
         """Raise UsageError for an unknown option, or for one that is given twice under two names."""
-        super().__init__(given, _SHOWN, _NAMES, _equivalent)
+        super().__init__(given, OPTION_TABLE)
 
     def columns(self) -> tuple[str, ...]:
         """Return the columns in order: those asked for, else the usual ones."""
@@ -99,13 +87,3 @@ class ColumnOptions(NamedOptions):
         if self._flag("includeHeaders") and "headers" not in columns:
             columns += ("headers",)
         return columns
-
-
-def _equivalent(name: str) -> str | None:
-    """Return what says the same as another source's option, by its name in lower case."""
-    return EQUIVALENTS.get(name) or ("leave it out: PyMQ has no Kafka client" if name.startswith("kafka.") else None)
-
-
-def known_names() -> set[str]:
-    """Return the names and synonyms of all options for users."""
-    return {name for option in OPTIONS if not option.is_internal for name in (option.name, *option.synonyms)}
