@@ -22,6 +22,7 @@ from pymq.broker.handlers.pull import PullHandlers
 from pymq.broker.handlers.replies import ReplyHandlers
 from pymq.broker.handlers.send import Redirects, SendHandlers
 from pymq.broker.messages.resends import Resends
+from pymq.broker.metadata.late import WhenRegistered
 from pymq.broker.pop.hand_out import HandOut
 from pymq.broker.replication.read_advice import ReadAdvice
 from pymq.broker.replication.roles.role import Role
@@ -55,6 +56,7 @@ class MessageRequests:
         pop: PopParts,
         read_advice: ReadAdvice,
         hasten_job: HastenJob,
+        when_registered: WhenRegistered,
     ) -> None:
         store, metadata, stats = data.store, data.metadata, data.stats
         self._is_master = role.is_master
@@ -73,6 +75,7 @@ class MessageRequests:
             stats=stats,
             resends=Resends(store, runtime.clock, is_on=runtime.config.raft_enabled),
             ids=ids,
+            when_registered=when_registered,
         )
         self.replies = ReplyHandlers(
             runtime,

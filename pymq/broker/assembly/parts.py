@@ -145,6 +145,7 @@ class BrokerParts:
             pop=self.pop,
             read_advice=self._read_advice(sizes.memory_bytes),
             hasten_job=owner.hasten_job,
+            when_registered=registration_requests.when_registered,
         )
         if role.is_master:
             TopicsMadeAgain(

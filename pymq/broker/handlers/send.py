@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pymq.broker.metadata.late import answer_when_saved
+from pymq.broker.metadata.late import WhenRegistered, answer_when_saved
 from pymq.broker.runtime import Runtime
 from pymq.broker.timers.timer_puts import TimerTarget
 from pymq.errors import Refusal
@@ -99,6 +99,7 @@ class SendHandlers:
         stats: StatsManager,
         resends: Resends,
         ids: UniqueIdMaker,
+        when_registered: WhenRegistered,
     ) -> None:
         self._config = runtime.config
         self._topics = topics
@@ -109,6 +110,7 @@ class SendHandlers:
         self._stats = stats
         self._resends = resends
         self._ids = ids
+        self._when_registered = when_registered
         self._store_host = runtime.store_host
         self._schedule_turn_end = runtime.schedule_turn_end
 
@@ -264,7 +266,10 @@ class SendHandlers:
         return topic
 
     def make_topic_first(self, handler: Handler, request: Command, header: SendHeader, peer: Peer) -> None:
-        """Create the topic; ``handler`` takes the send again once the topic is saved. Raises Refusal."""
+        """Create the topic; ``handler`` takes the send again once it is saved and name servers know it. Raises Refusal.
+
+        So a consumer that learns of the message from its sender finds the topic's route.
+        """
         self._retries.check_first_send(header.topic)
 
         def again() -> Reply | None:
@@ -273,7 +278,12 @@ class SendHandlers:
             finally:
                 self._schedule_turn_end()  # a send that waited for a save is in no turn that commits
 
-        saved = answer_when_saved(request, peer, again)
+        registered = answer_when_saved(request, peer, again)
+
+        def register() -> None:
+            self._when_registered(lambda: registered(None))
+
+        saved = answer_when_saved(request, peer, register)
         self._topics.make_for_send(
             header.topic,
             header.default_topic,

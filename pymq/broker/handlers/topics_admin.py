@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pymq.broker.metadata.late import answer_when_saved, version_ext
+from pymq.broker.metadata.late import WhenRegistered, answer_when_saved, version_ext
 from pymq.broker.metadata.metadata import Metadata
 from pymq.broker.metadata.topic_rules import changed_attributes, check_topic_name
 from pymq.broker.report.row_pages import Sight
@@ -49,7 +48,6 @@ TOPICS_AT_ONCE = 200  # that are deleted with one write of the file of deletions
 QUEUES_AT_ONCE = 32  # whose figures are read, with a record of the log each, before the next rest
 
 # Calls its argument when the name servers know the change, or can't be reached.
-WhenRegistered = Callable[[Callable[[], None]], None]
 
 
 class TopicAdminHandlers:

@@ -13,6 +13,9 @@ from pymq.wire.dispatch import Peer, error_reply
 from pymq.wire.headers.admin import VERSION_FIELD
 from pymq.wire.reply import Reply
 
+WhenRegistered = Callable[[Callable[[], None]], None]
+"""Calls a callback when the name servers know the present topics, or could not be reached."""
+
 
 def answer_when_saved(request: Command, peer: Peer, finish: Callable[[], Reply | None]) -> Saved:
     """Return a callback for the save of a change. It answers with what ``finish`` returns, or why the save failed.

@@ -87,6 +87,32 @@ def test_a_look_up_by_id_needs_the_topic_that_is_found() -> None:
     assert code == ResponseCode.NO_PERMISSION
 
 
+def test_what_was_deleted_of_a_topic_is_shown_to_its_users_alone() -> None:
+    """The number in a refused request tells nobody whether a topic that they may not see was made again."""
+    world = World()
+    by = callers(world)
+    for _ in range(2):
+        by["administrator"].ok(17, topic="T", readQueueNums=1, writeQueueNums=1, perm=6, defaultTopic="TBW102")
+        world.put("T")
+        world.parts.metadata.topics.delete("T")
+        world.parts.store.delete_topics("T")
+    by["administrator"].ok(17, topic="T", readQueueNums=1, writeQueueNums=1, perm=6, defaultTopic="TBW102")
+    world.put("T")
+    end = world.parts.store.deletions.end("T")
+    pull = {"consumerGroup": "G", "topic": "T", "queueId": 0, "queueOffset": 0, "maxMsgNums": 32, "sysFlag": 0}
+    pull |= {"commitOffset": 0, "suspendTimeoutMillis": 0, "subVersion": 0}
+    nobody = Caller(world, gate=Gatekeeper(guard()))
+    for caller in (by["stranger"], by["producer"], nobody):
+        answers = {caller.refused(Code.PULL_MESSAGE, **pull, pymqDeletedBelow=known) for known in (0, end, 2**63 - 1)}
+        assert len(answers) == 1 and answers.pop()[0] == ResponseCode.NO_PERMISSION
+    for caller in (by["stranger"], by["producer"], by["consumer"], nobody):
+        answers = {caller.refused(Code.DELETE_TOPIC_IN_BROKER, topic="T", pymqDeletedBelow=known) for known in (0, end)}
+        assert len(answers) == 1 and answers.pop()[0] == ResponseCode.NO_PERMISSION
+    assert "made again" in by["consumer"].refused(Code.PULL_MESSAGE, **pull, pymqDeletedBelow=0)[1]
+    assert by["stranger"].refused(Code.GET_TOPIC_STATS_INFO, topic="T")[0] == ResponseCode.NO_PERMISSION
+    assert world.parts.store.max_offset("T", 0) == 1
+
+
 @pytest.mark.parametrize("topic", [retry_topic("G"), dlq_topic("G")])
 def test_retries_and_dead_letters_follow_their_group(topic: str) -> None:
     world = World()

@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from pymq.broker.report.registration import RegistrationRequests
+from pymq.config import load_broker_config
 from pymq.model.record import encode_batch_entry
 from pymq.model.tables import TopicConfig
 from pymq.wire.codes import RequestCode as Code
@@ -20,6 +22,13 @@ from tests.broker.world import Caller, World
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 # snake_case name -> the wire name of code 10.
 _V1_NAMES = {name: re.sub("_(.)", lambda found: found[1].upper(), name) for name in V2_LETTERS}
+
+
+class LateRegistration(RegistrationRequests):
+    """Name servers know a change when a test runs what :meth:`take` returns."""
+
+    def __init__(self) -> None:
+        super().__init__(load_broker_config(None, {"namesrvAddr": "127.0.0.1:9876"}), wake=lambda: None)
 
 
 @pytest.fixture
@@ -353,6 +362,47 @@ def test_a_new_topic_gets_at_most_the_template_s_queues(world: World, wanted: in
     topic = world.parts.metadata.topics.require("New")
     assert (topic.read_queue_nums, topic.write_queue_nums, topic.perm) == (made, made, 6)
     assert len(world.messages("New")) == 1
+
+
+def test_the_first_send_is_stored_once_name_servers_know_its_topic() -> None:
+    requests = LateRegistration()
+    world = World(registration_requests=requests)
+    caller = Caller(world)
+    assert caller.ask(Code.SEND_MESSAGE_V2, b"body", **fields(topic="New", queue_id=0)) is None
+    world.parts.messages.writer.commit()
+    assert world.parts.metadata.topics.get("New") is not None
+    assert (caller.peer.frames, caller.peer.answers, world.messages("New")) == ([], [], [])
+    for callback in requests.take():
+        callback()
+    world.parts.messages.writer.commit()
+    assert [answer.code for answer in caller.peer.frames] == [0]
+    assert len(world.messages("New")) == 1
+
+
+def test_a_first_send_whose_topic_is_deleted_before_name_servers_know_it_makes_it_again() -> None:
+    requests = LateRegistration()
+    world = World(registration_requests=requests)
+    caller = Caller(world)
+    caller.ask(Code.SEND_MESSAGE_V2, b"body", **fields(topic="New", queue_id=0))
+    world.parts.metadata.topics.delete("New")
+    for _ in range(2):
+        assert caller.peer.frames == []
+        for callback in requests.take():
+            callback()
+        world.parts.messages.writer.commit()
+    assert [answer.code for answer in caller.peer.frames] == [0]
+    assert world.parts.metadata.topics.get("New") is not None and len(world.messages("New")) == 1
+
+
+def test_a_first_send_that_waits_while_the_broker_stops_is_refused() -> None:
+    requests = LateRegistration()
+    world = World(registration_requests=requests)
+    caller = Caller(world)
+    caller.ask(Code.SEND_MESSAGE_V2, b"body", **fields(topic="New", queue_id=0))
+    world.parts.store.close()
+    for callback in requests.take():
+        callback()
+    assert [answer.code for answer in caller.peer.answers] == [ResponseCode.SERVICE_NOT_AVAILABLE]
 
 
 def test_a_new_topic_s_template_must_allow_it(world: World) -> None:

@@ -216,6 +216,33 @@ def test_a_topic_made_again_in_the_middle_of_a_read_is_noticed(cluster: FakeClus
     assert rows(stream, begin, at) == []
 
 
+@pytest.mark.parametrize("lie", [2**63, -(2**63) - 1, "x", "1" * 5000])
+def test_a_broker_s_number_of_deleted_records_that_is_none_fails_the_look(cluster: FakeCluster, lie: Any) -> None:
+    cluster.deleted_below = {}
+    fill(cluster, "T", 5)
+    stream = reader(cluster, subscribe="T")
+    at = stream.latestOffset(stream.initialOffset(), ALL)
+    cluster.deleted_below = {"T": lie}
+    with pytest.raises(PymqError, match="pymqDeletedBelow"):
+        stream.latestOffset(at, ALL)
+    cluster.deleted_below = {}
+    fill(cluster, "T", 5)
+    assert rows_of_looks(stream, at)[0] == [(0, n) for n in range(5, 10)]
+
+
+def test_a_number_of_deleted_records_that_falls_repeats_no_row(cluster: FakeCluster) -> None:
+    cluster.deleted_below = {"T": 2**63 - 1}
+    fill(cluster, "T", 5)
+    stream = reader(cluster, subscribe="T")
+    at = stream.latestOffset(stream.initialOffset(), ALL)
+    for number in (7, 0, -1, -(2**63)):
+        cluster.deleted_below = {"T": number}
+        fill(cluster, "T", 5)
+        seen, at = rows_of_looks(stream, at)
+        end = len(cluster.queues["T", 0])
+        assert seen == [(0, n) for n in range(end - 5, end)]
+
+
 def test_a_limited_batch_lets_a_topic_that_was_made_again_begin(cluster: FakeCluster) -> None:
     cluster.deleted_below = {}
     fill(cluster, "T", 10)
