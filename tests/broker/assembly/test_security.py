@@ -99,7 +99,14 @@ def test_what_was_deleted_of_a_topic_is_shown_to_its_users_alone() -> None:
     by["administrator"].ok(17, topic="T", readQueueNums=1, writeQueueNums=1, perm=6, defaultTopic="TBW102")
     world.put("T")
     end = world.parts.store.deletions.end("T")
-    pull = {"consumerGroup": "G", "topic": "T", "queueId": 0, "queueOffset": 0, "maxMsgNums": 32, "sysFlag": 0}
+    pull: dict[str, Any] = {
+        "consumerGroup": "G",
+        "topic": "T",
+        "queueId": 0,
+        "queueOffset": 0,
+        "maxMsgNums": 32,
+        "sysFlag": 0,
+    }
     pull |= {"commitOffset": 0, "suspendTimeoutMillis": 0, "subVersion": 0}
     nobody = Caller(world, gate=Gatekeeper(guard()))
     for caller in (by["stranger"], by["producer"], nobody):
