@@ -34,6 +34,8 @@ class FakeCluster:
         """Codes to answer the next pulls with, before anything else; -1 closes the connection."""
         self.remark = "scripted"
         self.has_stats = True
+        self.lists_entries = True
+        """Whether it says the sizes of messages."""
         self.deleted_below: dict[str, int] | None = None
         """What a PyMQ broker says of topics' deletions; None stands for one of RocketMQ."""
         self.brokers: dict[str, str] = {}
@@ -132,7 +134,19 @@ class FakeCluster:
             assert self.groups is not None
             self.groups.add(json.loads(command.body)["groupName"])
             return Command(0)
+        if command.code == RequestCode.QUERY_CONSUME_QUEUE and self.lists_entries:
+            return self._entries(ext)
         return self._offset(command)
+
+    def _entries(self, ext: dict[str, str]) -> Command:
+        key, first = (ext["topic"], int(ext["queueId"])), int(ext["index"])
+        low, count = self.min_offsets[key], min(int(ext["count"]), 1000)
+        found = self.queues[key][first : first + count] if first >= low else []
+        data = [
+            {"physicOffset": int.from_bytes(raw[28:36], "big"), "physicSize": len(raw), "tagsCode": 0} for raw in found
+        ]
+        body = {"minQueueIndex": low, "maxQueueIndex": len(self.queues[key]), "queueData": data}
+        return Command(0, body=json.dumps(body).encode())
 
     def _stats(self, topic: str) -> Command:
         if not self.has_stats:

@@ -22,6 +22,7 @@ from pymq.spark.planning.remote import Remote
 from pymq.spark.planning.selection import Selection
 from pymq.spark.planning.topics import TopicChoice
 from pymq.spark.reading.reader import RangeReader
+from pymq.spark.source.byte_limit import ENTRIES_PER_REQUEST_MAX, within_bytes
 from pymq.testing.standalone import StandaloneProcess
 from pymq.wire.command import request
 from tests.net.test_name_server_list import CERTIFICATE, AddressServer
@@ -55,6 +56,18 @@ def test_ranges_are_read_completely_and_by_tag(server: StandaloneProcess) -> Non
         readers = [RangeReader(part, settings) for part in plan.ranges]
         ids = [name for reader in readers for batch in reader.batches() for name in batch.column("msgId").to_pylist()]
         assert len(ids) == expected and sum(reader.lost for reader in readers) == 0
+
+
+def test_the_sizes_of_a_batch_are_those_of_the_records(server: StandaloneProcess) -> None:
+    with RemoteCluster(server.namesrv) as view:
+        queue = view.queues_of(["orders"])["orders"][0]
+        (entries,) = view.entries([(queue, 0, COUNT)])
+        size = sum(one.size_bytes for one in entries[:500])
+        cut = within_bytes({queue: 0}, {queue: COUNT // QUEUES}, size, view.entries, 0)
+        reader = RangeReader(queue.range(0, cut[queue]), ReadSettings(columns=("queueOffset",)))
+        assert sum(batch.num_rows for batch in reader.batches()) == cut[queue] == 500
+    assert len(entries) == ENTRIES_PER_REQUEST_MAX
+    assert reader.bytes_read == size
 
 
 @pytest.mark.parametrize("is_secret", [False, True])

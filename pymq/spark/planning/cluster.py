@@ -24,12 +24,12 @@ from pymq.security.credentials import Credentials
 from pymq.spark.planning.ranges import DEFAULT_GROUP, Identity, QueueRange
 from pymq.spark.planning.remote import Remote
 from pymq.units import split_name_servers
-from pymq.wire.bodies_admin import TopicStats, decode_admin_body, encode_admin_body
+from pymq.wire.bodies_admin import ConsumeQueueAnswer, TopicStats, decode_admin_body, encode_admin_body
 from pymq.wire.bodies_client import decode_body
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command, request
 from pymq.wire.header import decode_header
-from pymq.wire.headers.admin import TopicHeader, TopicStatsAnswer
+from pymq.wire.headers.admin import QueryConsumeQueueHeader, TopicHeader, TopicStatsAnswer
 from pymq.wire.headers.offset import (
     OffsetAnswer,
     QueryConsumerOffsetHeader,
@@ -89,6 +89,13 @@ class Bounds(NamedTuple):
                 f"{queue.topic} {queue.broker_name}/{queue.queue_id}: its master does not answer, and a slave ends at "
                 f"{self.high}, before {offset} that were there: start the master, or wait until the slave has caught up"
             )
+
+
+class Entry(NamedTuple):
+    """A message's place in its broker's log, and its stored size."""
+
+    place: int
+    size_bytes: int
 
 
 class _Answer(NamedTuple):
@@ -312,6 +319,25 @@ class RemoteCluster:
             for (queue, offset), answer in zip(places.items(), answers, strict=True)
         }
         return {queue: digest for queue, digest in found.items() if digest is not None}
+
+    def entries(self, asks: Sequence[tuple[Queue, int, int]]) -> list[list[Entry]]:
+        """Return the entries of each (queue, first offset, count), fewer where a queue has fewer or these are too many.
+
+        Raises RefusedError of a broker that does not list them.
+        """
+        found: list[list[Entry]] = []
+        headers = [
+            QueryConsumeQueueHeader(topic=queue.topic, queue_id=queue.queue_id, index=offset, count=count)
+            for queue, offset, count in asks
+        ]
+        code = RequestCode.QUERY_CONSUME_QUEUE
+        answers = self._ask_each(
+            [(ask[0].addresses, request(code, header)) for ask, header in zip(asks, headers, strict=True)]
+        )
+        for (_, _, count), answer in zip(asks, answers, strict=True):
+            listed = decode_admin_body(ConsumeQueueAnswer, bytes(_checked(answer).body)).queue_data or []
+            found.append([Entry(one.physic_offset, max(0, one.physic_size)) for one in listed[:count]])
+        return found
 
     def commit_offsets(self, group: str, offsets: Mapping[Queue, int]) -> None:
         """Set a consumer group's offsets at the queues' masters; make the group where a broker demands that."""

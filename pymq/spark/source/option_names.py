@@ -50,6 +50,7 @@ OPTIONS = (
     Option("minPartitions"),
     Option("pushFilters", only_batches=True),
     Option("maxOffsetsPerTrigger", only_streams=True),
+    Option("maxBytesPerTrigger", only_streams=True),
     Option("minOffsetsPerTrigger", only_streams=True),
     Option("maxTriggerDelay", only_streams=True),
     Option("commitGroup", only_streams=True),

@@ -18,7 +18,7 @@ from pymq.spark.reading.unrepeated import DUPLICATE_WINDOW_ROWS
 from pymq.spark.records.schema import OF_REGISTRY, check_columns
 from pymq.spark.settings import BODY_ERROR_MODES, DATA_LOSS_MODES, RETRY_BUDGET_S, DataLoss
 from pymq.spark.source.option_names import OPTIONS, ColumnOptions
-from pymq.units import parse_duration_ms, parse_time_ms
+from pymq.units import parse_duration_ms, parse_size_bytes, parse_time_ms
 
 UNSPLIT_ROWS = 1 << 62
 
@@ -138,6 +138,14 @@ class SourceOptions(ColumnOptions):
     @property
     def pushes_filters(self) -> bool:
         return self._flag("pushFilters")
+
+    @property
+    def batch_bytes_max(self) -> int:
+        """The most stored bytes of a batch; 0 for no limit."""
+        size_bytes = self._parsed("maxBytesPerTrigger", 0, parse_size_bytes, "a size, such as 64MB")
+        if not size_bytes and self.text("maxBytesPerTrigger"):
+            raise UsageError("option maxBytesPerTrigger is 0: write a size of at least 1 byte, such as 64MB")
+        return size_bytes
 
     @property
     def delay_max_ms(self) -> int:

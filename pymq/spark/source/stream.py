@@ -14,10 +14,16 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 
 from pymq.clock import Clock, SystemClock
-from pymq.errors import UnreachableError
+from pymq.errors import RefusedError, UnreachableError, UsageError
 from pymq.spark.planning.cluster import Bounds, ClusterView, Queue, RemoteCluster
 from pymq.spark.planning.identity import Known, Recognizer
 from pymq.spark.planning.planner import make_plan
@@ -25,6 +31,7 @@ from pymq.spark.planning.positions import LATEST, Position
 from pymq.spark.planning.ranges import DataLossError, QueueKey
 from pymq.spark.planning.selection import checked
 from pymq.spark.planning.topics import unknown_topic
+from pymq.spark.source.byte_limit import within_bytes
 from pymq.spark.source.options import SourceOptions
 from pymq.spark.source.partitions import RangePartition
 from pymq.spark.source.sources_of_rows import open_reader
@@ -59,6 +66,8 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
         self._settings = options.read_settings(columns, checked(options.selection(), self._clock))
         self._sizes = options.partition_sizes()
         self._batch_rows_max = options.number("maxOffsetsPerTrigger", 0)
+        self._batch_bytes_max = options.batch_bytes_max
+        self._byte_limits = 0
         self._batch_rows_min = options.number("minOffsetsPerTrigger", 0)
         self._delay_max_ms = options.delay_max_ms
         self._commit_group = options.text("commitGroup")
@@ -82,8 +91,10 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
         return to_json(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the limit of the option ``maxOffsetsPerTrigger``."""
-        return ReadMaxRows(self._batch_rows_max) if self._batch_rows_max else ReadAllAvailable()
+        """Return the limit of ``maxOffsetsPerTrigger`` or ``maxBytesPerTrigger``: Spark knows no two limits at once."""
+        if self._batch_rows_max:
+            return ReadMaxRows(self._batch_rows_max)
+        return ReadMaxBytes(self._batch_bytes_max) if self._batch_bytes_max else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Remember what is there now: the query ends with it."""
@@ -116,6 +127,8 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
             return dict(start)
         if isinstance(limit, ReadMaxRows):
             end = limited(begin, end, limit.max_rows)
+        if self._batch_bytes_max and isinstance(limit, ReadMaxRows | ReadMaxBytes):
+            end = self._within_bytes(view, queues, looks, begin, end)
         return to_json(self._end_point(view, queues, looks, point, end))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
@@ -215,6 +228,31 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
         digests = {key: digest for key, digest in known.digests.items() if end.get(key) and key not in moved}
         found = view.record_digests({queues[key]: end[key] - 1 for key in moved & queues.keys() if end[key]})
         return Checkpoint(end, digests | {queue[:3]: digest for queue, digest in found.items()}, deleted_below)
+
+    def _within_bytes(
+        self,
+        view: RemoteCluster,
+        queues: Mapping[QueueKey, Queue],
+        looks: Mapping[QueueKey, Bounds],
+        begin: Offsets,
+        end: Offsets,
+    ) -> Offsets:
+        """Return the end of a batch of ``maxBytesPerTrigger`` at most. Raises UsageError if a broker says no sizes."""
+        found = [(key, low, high) for key, low, high in spans(begin, end) if key in looks]
+        # Messages that a broker has deleted take no bytes, and it lists none of them.
+        lows = {queues[key]: min(high, max(low, looks[key].low)) for key, low, high in found}
+        highs = {queues[key]: high for key, _, high in found}
+        self._byte_limits += 1
+        try:
+            cut = within_bytes(lows, highs, self._batch_bytes_max, view.entries, turn=self._byte_limits)
+        except RefusedError as error:
+            raise UsageError(
+                f"option maxBytesPerTrigger needs the sizes of messages, which the broker refuses ({error}): "
+                "write maxOffsetsPerTrigger"
+            ) from error
+        stay = {queue[:3] for queue, high in cut.items() if high == lows[queue] < highs[queue]}
+        ends = {queue[:3]: high for queue, high in cut.items()}
+        return end | ends | {key: begin.get(key, 0) for key in stay}
 
     def _until_target(self, begin: Offsets, target: Offsets) -> Offsets:
         """Return the ends, but not beyond the target; what an earlier run has read beyond it stays read."""
