@@ -1,6 +1,7 @@
 """Makes ``format("pymq")`` known: Spark looks for packages named ``pyspark_*`` and takes their DefaultSource.
 
 Programs call :func:`register`, which works where that search fails, and give :func:`batch_writer` to ``foreachBatch``.
+:func:`metrics` serves the figures of streaming queries to Prometheus.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -8,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from pymq.spark.data_source import PymqDataSource as DefaultSource
 
 if TYPE_CHECKING:
+    from pymq.spark.session.query_metrics import metrics
     from pymq.spark.session.registering import register
     from pymq.spark.sink.batch_writer import batch_writer
 
-__all__ = ["DefaultSource", "batch_writer", "register"]
+__all__ = ["DefaultSource", "batch_writer", "metrics", "register"]
 
 
 def __getattr__(name: str) -> Any:
@@ -24,4 +26,8 @@ def __getattr__(name: str) -> Any:
         from pymq.spark.sink.batch_writer import batch_writer
 
         return batch_writer
+    if name == "metrics":
+        from pymq.spark.session.query_metrics import metrics
+
+        return metrics
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

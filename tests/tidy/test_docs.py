@@ -18,6 +18,7 @@ from pymq.metrics.process import ProcessMetrics
 from pymq.namesrv.metrics import NAMESRV_METRICS
 from pymq.pipeline.metrics import PIPELINE_METRICS
 from pymq.proxy.metrics import PROXY_METRICS
+from pymq.spark.session.query_figures import SPARK_METRICS
 from pymq.wire.codes import RequestCode
 from tests.tidy.sources import ROOT
 
@@ -63,6 +64,7 @@ def test_every_metric_is_documented_as_it_is() -> None:
         *ConsoleMetrics.metrics,
         *PROXY_METRICS,
         *PIPELINE_METRICS,
+        *SPARK_METRICS,
         *EXPORTER_METRICS,
         *MIRROR_METRICS,
         LEFT_OUT,

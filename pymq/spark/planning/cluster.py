@@ -5,24 +5,22 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from hashlib import blake2b
 from typing import Any, Final, NamedTuple, Protocol
 
 from pymq.clock import Clock, SystemClock
 from pymq.errors import RefusedError, RequestTimeoutError, UnreachableError, UsageError
-from pymq.model import sysflag
 from pymq.model.fastjson import loads
 from pymq.model.hosts import check_name_server, is_address_server
-from pymq.model.inner_batch import with_single_records
 from pymq.model.names import is_user_topic
-from pymq.model.record import StoredMessage, decode_records, log_malformed
+from pymq.model.record import StoredMessage
 from pymq.model.route import MASTER_ID, BrokerData, TopicRoute
 from pymq.model.tables import SubscriptionGroupConfig
 from pymq.net.address_server import named_by
 from pymq.net.name_server_list import REFRESH_MS, RETRY_MS
 from pymq.security.credentials import Credentials
-from pymq.spark.planning.ranges import DEFAULT_GROUP, Identity, QueueRange
+from pymq.spark.planning.ranges import Identity, QueueRange
 from pymq.spark.planning.remote import Remote
+from pymq.spark.planning.single_records import pull_of_one, record_at, record_digest
 from pymq.units import split_name_servers
 from pymq.wire.bodies_admin import ConsumeQueueAnswer, TopicStats, decode_admin_body, encode_admin_body
 from pymq.wire.bodies_client import decode_body
@@ -37,9 +35,7 @@ from pymq.wire.headers.offset import (
     SearchOffsetHeader,
     UpdateConsumerOffsetHeader,
 )
-from pymq.wire.headers.pull import PullMessageHeader
 
-DIGEST_SIZE_BYTES: Final = 8
 # Requests to one server that wait for their answers: enough to hide the way there and back.
 REQUESTS_IN_FLIGHT_MAX: Final = 64
 # One answer with the ends of more queues takes a busy broker too long: each queue is asked for, with small answers.
@@ -312,13 +308,16 @@ class RemoteCluster:
 
     def record_digests(self, places: Mapping[Queue, int]) -> dict[Queue, str]:
         """See :class:`ClusterView`."""
+        return {queue: record_digest(found) for queue, found in self.records(places).items()}
+
+    def records(self, places: Mapping[Queue, int]) -> dict[Queue, StoredMessage]:
+        """Return the records at these offsets; leave out those that are not stored."""
         asks = [(queue.addresses, pull_of_one(queue.topic, queue.queue_id, offset)) for queue, offset in places.items()]
-        answers = self._ask_each(asks)
         found = {
-            queue: digest_at(answer.command, offset)
-            for (queue, offset), answer in zip(places.items(), answers, strict=True)
+            queue: record_at(answer.command, offset)
+            for (queue, offset), answer in zip(places.items(), self._ask_each(asks), strict=True)
         }
-        return {queue: digest for queue, digest in found.items() if digest is not None}
+        return {queue: record for queue, record in found.items() if record is not None}
 
     def entries(self, asks: Sequence[tuple[Queue, int, int]]) -> list[list[Entry]]:
         """Return the entries of each (queue, first offset, count), fewer where a queue has fewer or these are too many.
@@ -459,38 +458,6 @@ def _readable(topic: str, route: TopicRoute) -> list[Queue]:
 
 def _is_master(queue: Queue, address: str) -> bool:
     return queue.has_master and address == queue.addresses[0]
-
-
-def pull_of_one(topic: str, queue_id: int, offset: int) -> Command:
-    """Return the pull of one record."""
-    header = PullMessageHeader(
-        consumer_group=DEFAULT_GROUP,
-        topic=topic,
-        queue_id=queue_id,
-        queue_offset=offset,
-        max_msg_nums=1,
-        sys_flag=sysflag.PULL_SUBSCRIPTION,
-        commit_offset=0,
-        suspend_timeout_millis=0,
-        sub_version=0,
-        subscription="*",
-    )
-    return request(RequestCode.PULL_MESSAGE, header)
-
-
-def digest_at(answer: Command, offset: int) -> str | None:
-    """Return the digest of the record at an offset from the answer of a pull."""
-    if answer.code == ResponseCode.SUCCESS:
-        for message in decode_records(with_single_records(bytes(answer.body), offset), log_malformed):
-            if message.queue_offset == offset:
-                return record_digest(message)
-    return None
-
-
-def record_digest(message: StoredMessage) -> str:
-    """Return a digest of what identifies a record; all replicas of it have the same."""
-    times = f"{message.physical_offset}:{message.born_timestamp_ms}:{message.store_timestamp_ms}:{message.message_id}:"
-    return blake2b(times.encode() + message.body, digest_size=DIGEST_SIZE_BYTES).hexdigest()
 
 
 def _read_addresses(broker: BrokerData) -> tuple[str, ...]:

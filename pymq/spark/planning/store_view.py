@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from pymq.model.inner_batch import with_single_records
 from pymq.model.names import is_user_topic
 from pymq.model.record import decode_records, log_malformed, store_time_ms
-from pymq.spark.planning.cluster import Bounds, Queue, record_digest
+from pymq.spark.planning.cluster import Bounds, Queue
 from pymq.spark.planning.ranges import DataLossError, QueueRange
+from pymq.spark.planning.single_records import record_digest
 from pymq.spark.planning.store_place import StorePlace
 from pymq.spark.settings import DataLoss
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from pymq.errors import ProtocolViolation, UnreachableError
-from pymq.spark.planning.cluster import digest_at, pull_of_one
 from pymq.spark.planning.ranges import DataLossError
+from pymq.spark.planning.single_records import digest_at, pull_of_one
 from pymq.spark.reading.reader import BACKOFF_FIRST_S, BACKOFF_MAX_S, RangeReader
 from pymq.units import format_count
 from pymq.wire.command import Command

@@ -9,8 +9,8 @@ import pytest
 
 from pymq.errors import UnreachableError
 from pymq.model.record import decode_record
-from pymq.spark.planning.cluster import record_digest
 from pymq.spark.planning.ranges import DataLossError, Identity, QueueRange, ReadSettings
+from pymq.spark.planning.single_records import record_digest
 from pymq.spark.reading.recognized import RecognizedReader
 from tests.spark.fake_cluster import FakeCluster
 from tests.spark.record_bytes import record
