@@ -387,7 +387,7 @@ def test_a_controller_is_refused_as_there_is_none(tmp_path: Path) -> None:
     assert "enableControllerMode" in config.unknown
 
 
-@pytest.mark.parametrize("key", ["abortFile", "allAckInSyncStateSet", "enablePopBufferMerge"])
+@pytest.mark.parametrize("key", ["abortFile", "allAckInSyncStateSet", "enablePopBufferMerge", "timerRocksDBEnable"])
 def test_a_key_of_rocketmq_without_effect_is_a_note_also_at_run_time(tmp_path: Path, key: str) -> None:
     config = load_broker_config(write(tmp_path, f"{key}=1\n"))
     assert config.warnings == [f"{key}: RocketMQ's own, with nothing like it in PyMQ; it has no effect"]

@@ -10,7 +10,7 @@ from pymq.config.values import RETENTION_KEYS
 from pymq.model.access import Action, Need, cluster_need, group_need, topic_need
 from pymq.model.tables import SubscriptionGroupConfig
 from pymq.wire.access import Claim
-from pymq.wire.bodies_admin import GroupConfigList, TopicConfigList, decode_admin_body
+from pymq.wire.bodies_admin import GroupConfigList, ListedGroups, ListedTopics, TopicConfigList, decode_admin_body
 from pymq.wire.bodies_client import HeartbeatData, LockRequest, decode_body
 from pymq.wire.bodies_pop import AssignmentRequest, RequestMode, decode_batch_acks
 from pymq.wire.command import Command
@@ -58,6 +58,18 @@ def created_topics(body: bytes, cluster: str) -> Iterator[Need]:
     """UPDATE_AND_CREATE_TOPIC_LIST (18)."""
     for topic in decode_admin_body(TopicConfigList, body).topic_config_list:
         yield topic_need(topic.topic_name, Action.CREATE)
+
+
+def deleted_topics(body: bytes, cluster: str) -> Iterator[Need]:
+    """DELETE_TOPIC_IN_BROKER_LIST (5002)."""
+    for topic in decode_admin_body(ListedTopics, body).topic_list:
+        yield topic_need(topic, Action.DELETE)
+
+
+def deleted_groups(body: bytes, cluster: str) -> Iterator[Need]:
+    """DELETE_SUBSCRIPTION_GROUP_LIST (5003)."""
+    for group in decode_admin_body(ListedGroups, body).group_name_list:
+        yield group_need(group, Action.DELETE)
 
 
 def created_group(body: bytes, cluster: str) -> Iterator[Need]:

@@ -24,6 +24,7 @@ _THREADS = "PyMQ serves requests on one event loop, without thread pools"
 _HOURS = (r"(2[0-3]|[01]?\d)(;(2[0-3]|[01]?\d))*;?", "hours from 0 to 23 separated by `;`, for example 04;16")
 _LATER = "this version does not have that part"
 _CHECKED_ALWAYS = "PyMQ checks each request, by users that it keeps in a file of its own"
+_DELETED_AT_ONCE = "a list of topics or groups is deleted with one write of each table, so it needs no rate"
 _PROMETHEUS_ALONE = "PyMQ exports metrics only to Prometheus"
 ADDRESS_SERVER_PREFIX = "http://"
 MIB = 1024 * 1024
@@ -209,6 +210,7 @@ class BrokerConfig(RaftConfig, ServerConfig):
             authenticationStrategy authorizationStrategy""".split(),
             _CHECKED_ALWAYS,
         ),
+        **dict.fromkeys(("batchDeleteTopicMaxRate", "batchDeleteSubscriptionGroupMaxRate"), _DELETED_AT_ONCE),
     }
 
     FIXED: ClassVar[Mapping[str, str]] = {

@@ -1,4 +1,4 @@
-"""Keys of RocketMQ 5.3.3 that mean nothing to PyMQ and have no reason of their own.
+"""Keys of RocketMQ 5.3.3 to 5.5.1 that mean nothing to PyMQ and have no reason of their own.
 
 They are the properties of the classes that RocketMQ fills from its files: BrokerConfig, MessageStoreConfig,
 NettyServerConfig, NettyClientConfig, AuthConfig, NamesrvConfig and ControllerConfig; and a few of its examples
@@ -87,6 +87,33 @@ _BROKER_TEXT = """
     waitTimeMillsInLitePullQueue waitTimeMillsInTransactionQueue wakeCommitWhenPutMessage wakeFlushWhenPutMessage
     writeBufferHighWaterMark writeBufferLowWaterMark
 """
+# New in 5.5.0 and 5.5.1.
+_BROKER_5_5_TEXT = """
+    appendTopicForTimerDeleteKey checkCommitLogOffsetOnRecover combineAssignOffsetCQType
+    combineCQEnableCheckSelf combineCQLoadingCQTypes combineCQMaxExtraSearchCommitLogFiles combineCQPreferCQType
+    combineCQUseRocksdbForLmq commitLogRecoverMaxNum correctMinOffsetMadviseEnable enableAcceleratedRecovery
+    enableConnectionMetrics enableLagAndDlqMetrics enableLiteEventMode enableLitePopLog enableLmqQuota
+    enableLogConsumeQueueRepeatedlyBuildWhenRecover enableMessageStoreMetrics enablePopMetrics
+    enableRemotingMetrics enableRequestMetrics enableRunningFlagsInFlush enableSplitMetadata enableStatsMetrics
+    enableTransactionMetrics indexFileReadEnable indexFileWriteEnable indexRocksDBEnable
+    iteratorWhenUseRocksdbConsumeQueue liteEventCapacityCacheTtlMs liteEventCheckInterval
+    liteEventFullDispatchDelayTime liteEventFullDispatchDelayTimeForWildcardGroup liteLagCountMetricsEnable
+    liteLagLatencyCollectEnable liteLagLatencyMetricsEnable liteLagLatencyTopK liteSubscriptionCheckInterval
+    liteSubscriptionCheckTimeoutMills liteTtlCheckInterval maxCheckMessageReuseBufferSize maxClientEventCount
+    maxLiteSubscriptionCount maxMessageFilterNumForNotification maxRocksDBIndexQueryDays
+    metricsExportBatchMaxConcurrent metricsExportBatchMaxDataPoints metricsExportBatchSplitEnabled
+    metricsExportOtelMemoryMode minLiteTTl persistConsumerOffsetIncrementally popOrderLockTimerTickMs
+    popOrderLockTimerTicksPerWheel popPollingMapExpireTimeSeconds popReviveConcurrency
+    popReviveSkipIfGroupAbsent popRocksdbBlockCacheSize popRocksdbWriteBufferSize
+    rocksdbCQSelectiveDoubleWriteEnable rocksdbMaxSizeAmplificationPercent sharedByteBufferNum splitMetadataSize
+    timerRecallToTimeWheelEnable timerRecallToTimelineEnable timerReputServiceCorePoolSize
+    timerReputServiceMaxPoolSize timerReputServiceQueueCapacity timerRocksDBEnable timerRocksDBPrecisionMs
+    timerRocksDBRollIntervalHours timerRocksDBRollMaxTps timerRocksDBRollRangeHours timerRocksDBStopScan
+    timerRocksDBTimeExpiredMaxTps timerWheelSnapshotFlush timerWheelSnapshotIntervalMs transRocksDBEnable
+    transWriteOriginTransHalfEnable transactionCheckRocksdbCoreThreads transactionCheckRocksdbMaxThreads
+    transactionCheckRocksdbQueueCapacity useMessageFilterForNotification useSeparateStorePathForRocksdbCQ
+    useSingleRocksDBForAllConfigs writeWithoutMmap
+"""
 _NAMESRV_TEXT = """
     aclCacheExpiredSecond aclCacheMaxNum aclCacheRefreshSecond authConfigPath authenticationMetadataProvider
     authenticationProvider authenticationStrategy authorizationMetadataProvider
@@ -110,5 +137,5 @@ _NAMESRV_TEXT = """
     unRegisterBrokerQueueCapacity useEpollNativeSelector useTLS userCacheExpiredSecond userCacheMaxNum
     userCacheRefreshSecond waitSecondsForService writeBufferHighWaterMark writeBufferLowWaterMark
 """
-BROKER_KEYS: Final = frozenset(_BROKER_TEXT.split())
+BROKER_KEYS: Final = frozenset((_BROKER_TEXT + _BROKER_5_5_TEXT).split())
 NAMESRV_KEYS: Final = frozenset(_NAMESRV_TEXT.split())

@@ -47,16 +47,20 @@ def retry_topic_problem(group: str, topic: str) -> str | None:
     return topic_problem(retry_topic_v1(group, topic))
 
 
-def retry_topics_of(topic: str, topics: Collection[str], groups: Collection[str]) -> list[str]:
-    """Return those of ``topics`` that hold what groups get again of ``topic`` and of no other topic.
+def retry_topics_of(wanted: Collection[str], topics: Collection[str], groups: Collection[str]) -> list[str]:
+    """Return those of ``topics`` that hold what groups get again of a topic in ``wanted`` and of no other topic.
 
     A topic of the first form counts only when no other pair of these names has it, nor a push group for its retries.
     """
-    found = [name for name in topics if name.startswith(RETRY_PREFIX) and name.partition("+")[2] == topic]
-    for group in groups:
-        name = retry_topic_v1(group, topic)
-        if name in topics and len(_pairs_of(name.removeprefix(RETRY_PREFIX), topics, groups)) == 1:
-            found.append(name)
+    found = []
+    for name in topics:
+        if name.startswith(RETRY_PREFIX):
+            joined, plus, of_topic = name.removeprefix(RETRY_PREFIX).partition("+")
+            if not plus:
+                pairs = _pairs_of(joined, topics, groups)
+                of_topic = pairs[0][1] if len(pairs) == 1 else ""
+            if of_topic in wanted:
+                found.append(name)
     return found
 
 

@@ -36,6 +36,19 @@ class TopicConfigList(msgspec.Struct, rename="camel", kw_only=True):
     topic_config_list: list[TopicConfig] = []
 
 
+class ListedTopics(msgspec.Struct, rename="camel", kw_only=True):
+    """DELETE_TOPIC_IN_BROKER_LIST (5002). Java: DeleteTopicListRequestBody."""
+
+    topic_list: list[str] = []
+
+
+class ListedGroups(msgspec.Struct, rename="camel", kw_only=True):
+    """DELETE_SUBSCRIPTION_GROUP_LIST (5003). Java: DeleteSubscriptionGroupListRequestBody."""
+
+    group_name_list: list[str] = []
+    clean_offset: bool = False
+
+
 class GroupConfigTable(msgspec.Struct, rename="camel", kw_only=True):
     """GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201). ``forbidden_table``: group -> topic -> bits."""
 

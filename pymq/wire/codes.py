@@ -141,6 +141,9 @@ class RequestCode:
     AUTH_DELETE_ACL: Final = 3008
     AUTH_GET_ACL: Final = 3009
     AUTH_LIST_ACL: Final = 3010
+    SWITCH_TIMER_ENGINE: Final = 5001
+    DELETE_TOPIC_IN_BROKER_LIST: Final = 5002
+    DELETE_SUBSCRIPTION_GROUP_LIST: Final = 5003
     # These fit into a JSON header only, not into the 16 bits of a binary one.
     POP_MESSAGE: Final = 200050
     ACK_MESSAGE: Final = 200051

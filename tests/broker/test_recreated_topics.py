@@ -59,10 +59,10 @@ def test_popped_messages_do_not_come_back(is_v2: bool, is_restarted: bool) -> No
 
 def test_retries_of_other_topics_and_groups_stay() -> None:
     topics = ["T", "a_T", "%RETRY%g+T", "%RETRY%g+a_T", "%RETRY%g_T", "%RETRY%g_a_T", "%RETRY%other_T", "%RETRY%g"]
-    assert pop.retry_topics_of("T", topics, ["g"]) == ["%RETRY%g+T", "%RETRY%g_T"]
-    assert pop.retry_topics_of("T", topics, ["g", "g_T"]) == ["%RETRY%g+T"], "a push group's own"
-    assert pop.retry_topics_of("T", topics, ["g_a"]) == ["%RETRY%g+T", "%RETRY%g_a_T"]
-    assert pop.retry_topics_of("T", topics, ["g_a", "g"]) == ["%RETRY%g+T", "%RETRY%g_T"], "or of g and a_T"
+    assert pop.retry_topics_of(["T"], topics, ["g"]) == ["%RETRY%g+T", "%RETRY%g_T"]
+    assert pop.retry_topics_of(["T"], topics, ["g", "g_T"]) == ["%RETRY%g+T"], "a push group's own"
+    assert pop.retry_topics_of(["T"], topics, ["g_a"]) == ["%RETRY%g+T", "%RETRY%g_a_T"]
+    assert pop.retry_topics_of(["T"], topics, ["g_a", "g"]) == ["%RETRY%g+T", "%RETRY%g_T"], "or of g and a_T"
 
 
 def test_a_deleted_group_s_hand_outs_end() -> None:

@@ -53,6 +53,8 @@ BODIES: Final[dict[int, object]] = {
     Code.QUERY_ASSIGNMENT: {"topic": "T", "consumerGroup": "G", "clientId": "c"},
     Code.SET_MESSAGE_REQUEST_MODE: {"topic": "T", "consumerGroup": "G"},
     Code.UPDATE_AND_CREATE_TOPIC_LIST: {"topicConfigList": [{"topicName": "T"}, {"topicName": "T2"}]},
+    Code.DELETE_TOPIC_IN_BROKER_LIST: {"topicList": ["T", "T2"]},
+    Code.DELETE_SUBSCRIPTION_GROUP_LIST: {"groupNameList": ["G", "G2"]},
     Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: {"groupName": "G"},
     Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: {"groupConfigList": [{"groupName": "G"}, {"groupName": "G2"}]},
 }

@@ -1,9 +1,10 @@
-"""Operators' requests about consumer groups' configurations (200, 225, 207, 201, 352, 353)."""
+"""Operators' requests about consumer groups' configurations (200, 225, 207, 5003, 201, 352, 353)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pymq.broker.handlers.name_lists import checked_list
 from pymq.broker.metadata.late import answer_when_saved, version_ext
 from pymq.broker.metadata.metadata import Metadata
 from pymq.broker.runtime import Runtime
@@ -12,6 +13,7 @@ from pymq.wire.admin_text import encode_table_in_steps
 from pymq.wire.bodies_admin import (
     GroupConfigList,
     GroupForbidden,
+    ListedGroups,
     decode_admin_body,
     encode_admin_body,
 )
@@ -65,18 +67,30 @@ class GroupAdminHandlers:
 
     def delete(self, request: Command, header: DeleteGroupHeader, peer: Peer) -> None:
         """Delete a group with leases and hand-outs, and its offsets when asked to. An unknown one counts as deleted."""
+        self._delete([header.group_name], header.clean_offset or header.remove_offset, request, peer)
+
+    def delete_list(self, request: Command, header: None, peer: Peer) -> None:
+        """Delete several groups, all or none, as :meth:`delete` does one."""
+        listed = decode_admin_body(ListedGroups, request.body)
+        groups = checked_list("group", listed.group_name_list)
+        for group in groups:
+            self._groups.refuse_illegal(group)
+        self._delete(groups, listed.clean_offset, request, peer)
+
+    def _delete(self, groups: list[str], with_offsets: bool, request: Command, peer: Peer) -> None:
+        gone = frozenset(groups)
 
         def finish() -> Reply:
-            self._leaser.forget_group(header.group_name)
-            self._request_modes.forget(group=header.group_name)
-            self._order_infos.forget_group(header.group_name)
-            self._revive_log.forget(group=header.group_name)
-            self._stats.forget_group(header.group_name)
-            if header.clean_offset or header.remove_offset:
-                self._cursors.forget_group(header.group_name)
+            self._leaser.forget_group(*groups)
+            self._request_modes.forget(groups=gone)
+            self._order_infos.forget_all(groups=gone)
+            self._revive_log.forget(groups=gone)
+            self._stats.forget_group(*groups)
+            if with_offsets:
+                self._cursors.forget_group(*groups)
             return Reply()
 
-        self._groups.delete(header.group_name, answer_when_saved(request, peer, finish))
+        self._groups.delete(*groups, done=answer_when_saved(request, peer, finish))
 
     def all_configs(self, request: Command, header: None, peer: Peer) -> Reply | None:
         """Return the whole table, for operators and slaves."""

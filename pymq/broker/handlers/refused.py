@@ -28,5 +28,6 @@ REFUSED_CODES: Final[dict[int, str]] = {
     Code.UPDATE_COLD_DATA_FLOW_CTR_CONFIG: _COLD_DATA,
     Code.REMOVE_COLD_DATA_FLOW_CTR_CONFIG: _COLD_DATA,
     Code.GET_COLD_DATA_FLOW_CTR_INFO: _COLD_DATA,
+    Code.SWITCH_TIMER_ENGINE: "timer messages have one engine, the file time wheel: it is always on",
     Code.SET_COMMITLOG_READ_MODE: "the read-ahead of the log can't be changed: it is the operating system's",
 }

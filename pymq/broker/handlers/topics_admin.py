@@ -1,9 +1,10 @@
-"""Operators' requests about topics: make, change, delete, list, count (17, 18, 215, 351, 21, 202, 305, 316)."""
+"""Operators' requests about topics: make, change, delete, list, count (17, 18, 215, 5002, 351, 21, 202, 305, 316)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pymq.broker.handlers.name_lists import checked_list
 from pymq.broker.metadata.late import WhenRegistered, answer_when_saved, version_ext
 from pymq.broker.metadata.metadata import Metadata
 from pymq.broker.metadata.topic_rules import changed_attributes, check_topic_name
@@ -16,6 +17,7 @@ from pymq.model.message import MessageQueue
 from pymq.model.tables import DataVersion, TopicConfig
 from pymq.wire.admin_text import encode_in_steps, encode_table_in_steps
 from pymq.wire.bodies_admin import (
+    ListedTopics,
     TopicConfigList,
     TopicOffset,
     TopicStats,
@@ -114,19 +116,28 @@ class TopicAdminHandlers:
                 ResponseCode.INVALID_PARAMETER,
                 f"topic {header.topic} was deleted, and made again, after this deletion was planned: look at it again",
             )
+        self._delete([header.topic], request, peer)
+
+    def delete_list(self, request: Command, header: None, peer: Peer) -> None:
+        """Delete several topics, all or none, as :meth:`delete` does one."""
+        topics = checked_list("topic", decode_admin_body(ListedTopics, request.body).topic_list)
+        for topic in topics:
+            check_topic_name(topic)
+        self._delete(topics, request, peer)
+
+    def _delete(self, wanted: list[str], request: Command, peer: Peer) -> None:
         asked = request.envelope()
         known = self._topics.all().keys() | {topic for topic, _ in self._store.queues()}
-        topics = [header.topic, *pop.retry_topics_of(header.topic, known, self._groups.all())]
+        topics = {*wanted, *pop.retry_topics_of(frozenset(wanted), known, self._groups.all())}
 
         def finish() -> None:
-            # The store must commit first what was sent to the topic in this turn.
+            # The store must commit first what was sent to the topics in this turn.
             self._writer.commit()
-            self._store.delete_topics(*known.intersection(topics))
-            for topic in topics:
-                self._cursors.forget_topic(topic)
-                self._request_modes.forget(topic=topic)
-                self._order_infos.forget_topic(topic)
-                self._stats.forget_topic(topic)
+            self._store.delete_topics(*known & topics)
+            self._cursors.forget_topic(*topics)
+            self._request_modes.forget(topics=topics)
+            self._order_infos.forget_all(topics=topics)
+            self._stats.forget_topic(*topics)
             self._revive_log.forget(topics=topics)
             self._share_deletions(self._store.deletions.ends, answer_when_saved(asked, peer, shared))
 

@@ -267,13 +267,17 @@ class CursorManager(OftenChangedTable):
                 yield
         return count
 
-    def forget_group(self, group: str) -> None:
-        """Drop all offsets of a group."""
-        self._forget([(topic, group) for topic in self.topics_of(group)], lambda key: key[1] == group)
+    def forget_group(self, *groups: str) -> None:
+        """Drop all offsets of groups."""
+        gone = frozenset(groups)
+        keys = [(topic, group) for group in groups for topic in self.topics_of(group)]
+        self._forget(keys, lambda key: key[1] in gone)
 
-    def forget_topic(self, topic: str) -> None:
-        """Drop all offsets in a topic, so that a new topic of that name starts at 0."""
-        self._forget([(topic, group) for group in self.groups_of(topic)], lambda key: key[0] == topic)
+    def forget_topic(self, *topics: str) -> None:
+        """Drop all offsets in topics, so that a new topic of such a name starts at 0."""
+        gone = frozenset(topics)
+        keys = [(topic, group) for topic in topics for group in self.groups_of(topic)]
+        self._forget(keys, lambda key: key[0] in gone)
 
     def forget_queue(self, topic: str, queue_id: int) -> None:
         """Drop all offsets in a queue that was removed."""

@@ -166,10 +166,16 @@ class GroupManager(SavedTable[Groups]):
         else:
             self._state.when_saved(done)
 
-    def delete(self, group: str, done: Saved = raise_failure) -> None:
-        """Delete a group and its permissions. An unknown group counts as deleted. ``done`` as in :meth:`put`."""
-        if group in self._state.planned().configs:
-            self._state.change(lambda groups: groups.remove(group), done)
+    def delete(self, *groups: str, done: Saved = raise_failure) -> None:
+        """Delete groups and their permissions. Unknown ones count as deleted. ``done`` as in :meth:`put`."""
+        known = [group for group in groups if group in self._state.planned().configs]
+
+        def remove(table: Groups) -> None:
+            for group in known:
+                table.remove(group)
+
+        if known:
+            self._state.change(remove, done)
         else:
             self._state.when_saved(done)
 
@@ -183,7 +189,7 @@ class GroupManager(SavedTable[Groups]):
         self._state.change(lambda groups: groups.set_readable(group, topic, readable), done)
 
     def _check(self, group: SubscriptionGroupConfig) -> None:
-        self._refuse_illegal(group.group_name)
+        self.refuse_illegal(group.group_name)
         for name, value, low, high in (
             ("retryQueueNums", group.retry_queue_nums, 0, RETRY_QUEUE_COUNT_MAX),
             ("retryMaxTimes", group.retry_max_times, -1, RETRY_TIMES_MAX),
@@ -193,11 +199,12 @@ class GroupManager(SavedTable[Groups]):
                 raise Refusal(ResponseCode.INVALID_PARAMETER, f"{name}={value}: use {low} to {high}")
 
     def _check_creatable(self, group: str) -> None:
-        self._refuse_illegal(group)
+        self.refuse_illegal(group)
         if not self._config.auto_create_subscription_group and not names.is_system_group(group):
             raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, self._not_exist_text(group))
 
-    def _refuse_illegal(self, group: str) -> None:
+    def refuse_illegal(self, group: str) -> None:
+        """Check a group's name. Raises Refusal(INVALID_PARAMETER) for an illegal one."""
         problem = names.group_problem(group)
         if problem:
             raise Refusal(ResponseCode.INVALID_PARAMETER, problem)

@@ -73,9 +73,10 @@ class Leaser:
         now_ms = self._clock.monotonic_ms()
         return any(not self._has_ended(lease, now_ms) for lease in held.values())
 
-    def forget_group(self, group: str) -> None:
-        """Drop all leases of a group."""
-        self._count -= len(self._leases.pop(group, {}))
+    def forget_group(self, *groups: str) -> None:
+        """Drop all leases of groups."""
+        for group in groups:
+            self._count -= len(self._leases.pop(group, {}))
 
     def tick(self) -> None:
         """Forget leases that have ended."""

@@ -6,7 +6,7 @@ Java: ConsumerOrderInfoManager, whose slaves do not copy it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import takewhile
 from typing import Any
 
@@ -86,14 +86,9 @@ class OrderInfos(OftenChangedTable):
         if not queues:
             self._remove((topic, group))
 
-    def forget_topic(self, topic: str) -> None:
-        """Drop all entries of a topic that is gone."""
-        for key in [key for key in self._infos if key[0] == topic]:
-            self._remove(key)
-
-    def forget_group(self, group: str) -> None:
-        """Drop all entries of a group that is gone."""
-        for key in [key for key in self._infos if key[1] == group]:
+    def forget_all(self, *, topics: Collection[str] = (), groups: Collection[str] = ()) -> None:
+        """Drop all entries of topics or groups that are gone."""
+        for key in [key for key in self._infos if key[0] in topics or key[1] in groups]:
             self._remove(key)
 
     def _note_change(self, key: _Key) -> None:

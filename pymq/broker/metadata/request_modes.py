@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -55,9 +56,9 @@ class RequestModes(SavedTable[_Modes]):
             )
         self._state.change(lambda modes: modes.__setitem__(key, mode), done)
 
-    def forget(self, topic: str | None = None, group: str | None = None) -> None:
-        """Drop the modes of a topic or of a group that is gone."""
-        gone = [key for key in self._modes if key[0] == topic or key[1] == group]
+    def forget(self, *, topics: Collection[str] = (), groups: Collection[str] = ()) -> None:
+        """Drop the modes of topics or groups that are gone."""
+        gone = [key for key in self._modes if key[0] in topics or key[1] in groups]
         if gone:
             self._state.change_at_once(lambda modes: [modes.pop(key, None) for key in gone])
 

@@ -148,9 +148,9 @@ class CheckPoints:
         if not point.left:
             self._remove(point)
 
-    def of(self, *, topics: Collection[str] = (), group: str = "") -> list[CheckPoint]:
-        """Return the open check points of these topics, or of a group."""
-        return [point for key, point in self._open.items() if key.topic in topics or key.group == group]
+    def of(self, *, topics: Collection[str] = (), groups: Collection[str] = ()) -> list[CheckPoint]:
+        """Return the open check points of these topics, and of these groups."""
+        return [point for key, point in self._open.items() if key.topic in topics or key.group in groups]
 
     def drop(self, point: CheckPoint) -> None:
         """Forget a check point whose messages can't be delivered again: topic or group are gone."""

@@ -136,18 +136,18 @@ class ReviveLog:
 
         self._writer.when_committed(committed)
 
-    def forget(self, *, topics: Collection[str] = (), group: str = "") -> None:
-        """Forget the check points of deleted topics, or of a deleted group: their messages are not delivered again.
+    def forget(self, *, topics: Collection[str] = (), groups: Collection[str] = ()) -> None:
+        """Forget the check points of deleted topics or groups: their messages are not delivered again.
 
         A start does not take in those of a topic again; those of a group get an acknowledgement with the next commit.
         Where the store takes none, they are due and find the group gone.
         """
-        for point in self.check_points.of(topics=topics, group=group):
-            if group:
+        for point in self.check_points.of(topics=topics, groups=groups):
+            if groups:
                 try:
                     self.put_ack(point, point.left)
                 except StoreUnavailableError as error:
-                    log.warning("what the deleted group %s has to acknowledge stays open: %s", group, error)
+                    log.warning("what the deleted group %s has to acknowledge stays open: %s", point.key.group, error)
                     return
             else:
                 self.check_points.drop(point)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from pymq.store.store import GetResult, GetStatus
@@ -45,9 +46,9 @@ class FilterFigures:
         counts.errors += error_count
         counts.time_ms += spent_ms
 
-    def forget(self, *, topic: str | None = None, group: str | None = None) -> None:
-        """Drop the counts of a deleted topic or group."""
-        self.counts = {key: one for key, one in self.counts.items() if key[0] != topic and key[1] != group}
+    def forget(self, *, topics: Collection[str] = (), groups: Collection[str] = ()) -> None:
+        """Drop the counts of deleted topics or groups."""
+        self.counts = {key: one for key, one in self.counts.items() if key[0] not in topics and key[1] not in groups}
 
     def figures(self) -> dict[str, str]:
         """Return ``filter.TOPIC@GROUP`` -> text, for the broker's runtime info."""

@@ -144,20 +144,22 @@ class StatsManager:
         meter = self.dead_letters.get((topic, group)) or self._made_pair(self.dead_letters, topic, group, Meter())
         meter.add(1, 0)
 
-    def forget_topic(self, topic: str) -> None:
-        """Drop the meters of a deleted topic; the broker's totals keep what they counted."""
-        _retire(self.topic_put, lambda key: key == topic, self._retired_put)
-        _retire(self.group_get, lambda key: key[0] == topic, self._retired_get)
+    def forget_topic(self, *topics: str) -> None:
+        """Drop the meters of deleted topics; the broker's totals keep what they counted."""
+        gone = frozenset(topics)
+        _retire(self.topic_put, lambda key: key in gone, self._retired_put)
+        _retire(self.group_get, lambda key: key[0] in gone, self._retired_get)
         for given_back in (self.send_back, self.dead_letters):
-            _retire(given_back, lambda key: key[0] == topic, Meter())
-        self.filters.forget(topic=topic)
+            _retire(given_back, lambda key: key[0] in gone, Meter())
+        self.filters.forget(topics=gone)
 
-    def forget_group(self, group: str) -> None:
-        """Drop the meters of a deleted group."""
-        _retire(self.group_get, lambda key: key[1] == group, self._retired_get)
+    def forget_group(self, *groups: str) -> None:
+        """Drop the meters of deleted groups."""
+        gone = frozenset(groups)
+        _retire(self.group_get, lambda key: key[1] in gone, self._retired_get)
         for given_back in (self.send_back, self.dead_letters):
-            _retire(given_back, lambda key: key[1] == group, Meter())
-        self.filters.forget(group=group)
+            _retire(given_back, lambda key: key[1] in gone, Meter())
+        self.filters.forget(groups=gone)
 
     # -- periodic ------------------------------------------------------------------------------------------------
 

@@ -1,10 +1,13 @@
-"""Codes 200, 225, 207, 201, 352, 353."""
+"""Codes 200, 225, 207, 5003, 201, 352, 353."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
+import pytest
+
+from pymq.broker.handlers.name_lists import LISTED_COUNT_MAX
 from pymq.model.message import MessageQueue
 from pymq.model.tables import TopicConfig
 from pymq.wire.codes import RequestCode as Code
@@ -135,3 +138,39 @@ def test_forbidding_a_group_to_read() -> None:
     assert caller.json(Code.UPDATE_AND_GET_GROUP_FORBIDDEN, **fields)["readable"] is True
     assert caller.json(Code.UPDATE_AND_GET_GROUP_FORBIDDEN, **fields, readable="false")["readable"] is False
     assert world.parts.metadata.groups.is_forbidden("g", "T")
+
+
+@pytest.mark.parametrize("with_offsets", [True, False])
+def test_listed_groups_go_with_leases_and_with_offsets_when_asked(with_offsets: bool) -> None:
+    world = World()
+    world.put("T")
+    metadata = world.parts.metadata
+    for name in ("g", "h", "stays"):
+        metadata.groups.ensure(name)
+        metadata.cursors.commit(name, "T", 0, 1)
+        metadata.leaser.lock_batch(name, "a", [MessageQueue("T", "broker-a", 0)])
+    listed = {"groupNameList": ["g", "h", "h", "never"], "cleanOffset": with_offsets}
+    Caller(world).ok(Code.DELETE_SUBSCRIPTION_GROUP_LIST, json.dumps(listed).encode())
+    assert metadata.groups.all().keys() == {"stays"}
+    left = [metadata.cursors.query(name, "T", 0) for name in ("g", "h", "stays")]
+    assert left == ([-1, -1, 1] if with_offsets else [1, 1, 1])
+    assert [metadata.leaser.is_ordered(name) for name in ("g", "h", "stays")] == [False, False, True]
+    assert World(world.files.after_kill(), world.clock).parts.metadata.groups.all() == metadata.groups.all()
+
+
+@pytest.mark.parametrize(
+    ("groups", "part"),
+    [
+        ([], "empty"),
+        (["g", "d/e"], "character"),
+        ([f"g{number}" for number in range(LISTED_COUNT_MAX + 1)], f"at most {LISTED_COUNT_MAX}"),
+        (["g", "x" * 200_000], "255"),
+    ],
+)
+def test_a_list_that_can_t_be_deleted_deletes_no_group(groups: list[str], part: str) -> None:
+    world = World()
+    world.parts.metadata.groups.ensure("g")
+    body = json.dumps({"groupNameList": groups}).encode()
+    code, remark = Caller(world).refused(Code.DELETE_SUBSCRIPTION_GROUP_LIST, body)
+    assert code == ResponseCode.INVALID_PARAMETER and part in remark and len(remark) < 1000
+    assert world.parts.metadata.groups.get("g") is not None

@@ -1,4 +1,4 @@
-"""Codes 17, 18, 215, 351, 21, 202, 305, 316."""
+"""Codes 17, 18, 215, 5002, 351, 21, 202, 305, 316."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pymq.broker.handlers.name_lists import LISTED_COUNT_MAX
 from pymq.model.message import MessageQueue
 from pymq.model.tables import TopicConfig
 from pymq.wire.bodies_admin import TopicStats, decode_admin_body
@@ -235,3 +236,72 @@ def test_a_change_made_from_an_older_version_is_refused() -> None:
     code, _ = pymqs.refused(Code.UPDATE_AND_CREATE_TOPIC, **fields, pymqExpectedVersion=seen)
     assert code == ResponseCode.SUBSCRIPTION_NOT_LATEST
     assert caller.json(Code.GET_TOPIC_CONFIG, topic="T")["perm"] == 4
+
+
+def _listed(topics: list[str]) -> bytes:
+    return json.dumps({"topicList": topics}).encode()
+
+
+def test_listed_topics_go_with_all_that_belongs_to_them() -> None:
+    world = World()
+    caller = Caller(world)
+    for topic in ("A", "B", "C"):
+        caller.ok(Code.UPDATE_AND_CREATE_TOPIC, **{**CREATE, "topic": topic})
+        world.put(topic)
+        world.parts.metadata.cursors.commit("g", topic, 0, 1)
+    world.parts.metadata.topics.ensure_internal("%RETRY%g+B")
+    caller.ok(Code.DELETE_TOPIC_IN_BROKER_LIST, _listed(["A", "B", "B", "never"]))
+    topics = world.parts.metadata.topics
+    assert [topics.get(name) is None for name in ("A", "B", "C", "%RETRY%g+B")] == [True, True, False, True]
+    assert [world.parts.store.max_offset(name, 0) for name in ("A", "B", "C")] == [0, 0, 1]
+    assert [world.parts.metadata.cursors.query("g", name, 0) for name in ("A", "B", "C")] == [-1, -1, 1]
+    again = World(world.files.after_kill(), world.clock).parts
+    assert again.metadata.topics.all() == topics.all() and again.store.max_offset("A", 0) == 0
+
+
+@pytest.mark.parametrize(
+    ("topics", "part"),
+    [
+        ([], "empty"),
+        (["T", "TBW102"], "system topic"),
+        (["T", "a/b"], "character"),
+        (["T", ""], "name"),
+        ([f"t{number}" for number in range(LISTED_COUNT_MAX + 1)], f"at most {LISTED_COUNT_MAX}"),
+        ([f"t{number}" for number in range(100_000)], "has 100000 topics"),
+        (["x" * 200_000], "127"),
+    ],
+)
+def test_a_list_that_can_t_be_deleted_deletes_nothing(topics: list[str], part: str) -> None:
+    world = World()
+    caller = Caller(world)
+    caller.ok(Code.UPDATE_AND_CREATE_TOPIC, **CREATE)
+    world.put("T")
+    code, remark = caller.refused(Code.DELETE_TOPIC_IN_BROKER_LIST, _listed(topics))
+    assert code == ResponseCode.INVALID_PARAMETER and part in remark and len(remark) < 1000
+    assert world.parts.metadata.topics.get("T") is not None and world.parts.store.max_offset("T", 0) == 1
+
+
+def test_the_longest_list_is_deleted() -> None:
+    world = World()
+    names = [f"t{number}" for number in range(LISTED_COUNT_MAX)]
+    topics = [{"topicName": name, "readQueueNums": 1, "writeQueueNums": 1} for name in names]
+    caller = Caller(world)
+    caller.ok(Code.UPDATE_AND_CREATE_TOPIC_LIST, json.dumps({"topicConfigList": topics}).encode())
+    caller.ok(Code.DELETE_TOPIC_IN_BROKER_LIST, _listed(names))
+    assert not [name for name in world.parts.metadata.topics.all() if name.startswith("t")]
+
+
+def test_a_list_whose_deletion_can_t_be_saved_is_refused_and_stays() -> None:
+    world = World()
+    caller = Caller(world)
+    caller.ok(Code.UPDATE_AND_CREATE_TOPIC, **CREATE)
+    with failing(world, "open", "/config/topics"):
+        assert caller.ask(Code.DELETE_TOPIC_IN_BROKER_LIST, _listed(["T"])) is None
+    assert caller.peer.answers.pop().code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert world.parts.metadata.topics.get("T") is not None
+
+
+@pytest.mark.parametrize("body", [b"", b"[[", b"{}", b'{"topicList": "T"}', b'{"topicList": [1]}'])
+def test_a_body_that_is_no_list_is_refused(body: bytes) -> None:
+    code, remark = Caller(World()).refused(Code.DELETE_TOPIC_IN_BROKER_LIST, body)
+    assert code in (ResponseCode.SYSTEM_ERROR, ResponseCode.INVALID_PARAMETER) and remark

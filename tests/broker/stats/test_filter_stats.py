@@ -37,8 +37,8 @@ def test_deleted_topics_and_groups_are_forgotten() -> None:
     figures = FilterFigures()
     for topic, group in (("t", "g"), ("t", "h"), ("u", "g")):
         figures.add(topic, group, 0, result(GetStatus.FOUND, 1, 0), 0, 0)
-    figures.forget(group="h")
-    figures.forget(topic="u")
+    figures.forget(groups=["h"])
+    figures.forget(topics=["u"])
     assert list(figures.counts) == [("t", "g")]
 
 
