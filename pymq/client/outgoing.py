@@ -23,7 +23,7 @@ AUTO_CREATE_QUEUE_COUNT = 4
 
 # Reserved names that an application may set as properties, because Message has no field for them.
 _SETTABLE = {names.UNIQ_KEY, names.TIMER_DELIVER_MS, names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.SHARDING_KEY}
-_SETTABLE |= {"INSTANCE_ID", "BUYER_ID", "CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "MSG_TYPE"}
+_SETTABLE |= {"INSTANCE_ID", "BUYER_ID", "CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "MSG_TYPE", names.PRIORITY}
 FORBIDDEN = names.RESERVED - _SETTABLE
 # A message with one of these has a meaning to brokers that no batch has.
 ALONE = _SETTABLE - {names.UNIQ_KEY, names.SHARDING_KEY}
@@ -153,6 +153,8 @@ def _check_batch(messages: Sequence[Message]) -> None:
             raise UsageError(f"a batch has one topic, this one has {first.topic} and {message.topic}: send two batches")
         if message.is_delayed:
             raise UsageError("delayed messages can't be sent as a batch: send them one by one")
+        if message.priority is not None:
+            raise UsageError("messages with a priority can't be sent as a batch: send them one by one")
         if message.wait_store != first.wait_store:
             raise UsageError("all messages of a batch must have the same wait_store")
 
@@ -162,7 +164,7 @@ def own_properties(message: Message, unique_key: str, ordering_key: str | None =
 
     Raises UsageError for reserved names, separators or too many bytes.
     """
-    if message.properties or message.is_delayed or ordering_key is not None:
+    if message.properties or message.is_delayed or message.priority is not None or ordering_key is not None:
         return _all_properties(message, unique_key, ordering_key)
     tags, keys = message.tags, message.keys
     text = f"TAGS\x01{tags}\x02" if tags else ""
@@ -180,6 +182,8 @@ def _all_properties(message: Message, unique_key: str, ordering_key: str | None)
     pairs = message.wire_properties(unique_key)
     del pairs[names.WAIT]
     if ordering_key is not None:
+        if message.priority is not None:
+            raise UsageError("a message with an ordering_key has no priority: leave one of them out")
         pairs[names.SHARDING_KEY] = ordering_key
     encoded = encode_properties(pairs)
     if encoded.count(b"\x01") != encoded.count(b"\x02") or encoded.count(b"\x02") > len(pairs):
@@ -194,16 +198,18 @@ def _all_properties(message: Message, unique_key: str, ordering_key: str | None)
 
 def is_batchable(message: Message) -> bool:
     """Return whether ``message`` means in a batch what it means alone."""
-    return ALONE.isdisjoint(message.properties) and not (message.is_delayed or message.topic.startswith(RETRY_PREFIX))
+    return ALONE.isdisjoint(message.properties) and not (_needs_own_queue(message) or message.is_delayed)
 
 
 def fits_batch(message: Message, properties: bytes) -> bool:
     """Return whether ``message`` may be one of a batch. ``properties`` are its own, encoded."""
     if message.properties and not ALONE.isdisjoint(message.properties):
         return False
-    return not (
-        message.is_delayed or message.topic.startswith(RETRY_PREFIX) or len(properties) > BATCHED_SIZE_MAX_BYTES
-    )
+    return not (_needs_own_queue(message) or message.is_delayed or len(properties) > BATCHED_SIZE_MAX_BYTES)
+
+
+def _needs_own_queue(message: Message) -> bool:
+    return message.priority is not None or message.topic.startswith(RETRY_PREFIX)
 
 
 def send_result(answer: Command, message_id: str, queue: MessageQueue, address: str) -> SendResult:

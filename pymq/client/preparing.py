@@ -63,6 +63,7 @@ class Preparer:
             or message.delay_level
             or message.deliver_at_ms
             or message.delay_ms
+            or message.priority is not None
             or type(message.tags) is not str
         ):
             return self._prepare(message, ordering_key)

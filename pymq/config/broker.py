@@ -155,6 +155,9 @@ class BrokerConfig(RaftConfig, ServerConfig):
     revive_queue_num: int = setting("reviveQueueNum", 8, "Queues of the topic of check points and acknowledgements.", minimum=1, maximum=64)
     enable_retry_topic_v2: bool = setting("enableRetryTopicV2", True, "Name retry topics of pops `%RETRY%group+topic` rather than `%RETRY%group_topic`, which two pairs of names may share; both are read.", runtime=True)
     pop_from_retry_probability: int = setting("popFromRetryProbability", 20, "Percent of pops that look for retries first, the others last.", minimum=0, maximum=100, runtime=True)
+    pop_from_retry_probability_for_priority: int = setting("popFromRetryProbabilityForPriority", 0, "Percent of pops by priority that look for retries first, the others last.", minimum=0, maximum=100, runtime=True)
+    priority_order_asc: bool = setting("priorityOrderAsc", True, "A larger number is a higher priority; false: 0 is the highest.", runtime=True)
+    use_separate_retry_queue: bool = setting("useSeparateRetryQueue", False, "Retry topics of pops have the queues of their topic, so that a retry keeps its priority.", runtime=True)
     pop_polling_size: int = setting("popPollingSize", 1024, "Most pops of one group that wait for one queue of a topic, or for any.", minimum=0, maximum=1_000_000, runtime=True)
     max_pop_polling_size: int = setting("maxPopPollingSize", 100_000, "Most pops that wait at once.", minimum=0, maximum=10_000_000, runtime=True)
 

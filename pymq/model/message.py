@@ -14,6 +14,7 @@ from pymq.model import properties as names
 from pymq.model.record import StoredMessage, decode_records, log_malformed
 
 DELAY_LEVEL_MAX = 18  # Java: the number of levels in messageDelayLevel's default
+PRIORITY_MAX = 2**31 - 1
 SHOWN_LENGTH_MAX = 60
 KEY_SEPARATOR = " "  # Java: MessageConst.KEY_SEPARATOR
 
@@ -44,8 +45,9 @@ class Message:
 
     ``body``: bytes, or text, which is sent as UTF-8; with ``codec`` any value that it encodes. ``tags``: one tag.
     ``keys``: one text with keys separated by blanks, or a sequence of keys. ``delay_level`` is 1 to 18, 0 for none. A
-    timer message has ``deliver_at_ms`` (Unix time) or ``delay_ms`` instead. Raises UsageError for other types, and what
-    the codec raises.
+    timer message has ``deliver_at_ms`` (Unix time) or ``delay_ms`` instead. ``priority``: 0 or more; PyMQ and
+    RocketMQ 5.5 deliver higher ones first to consumers that pop a topic of type PRIORITY. Raises UsageError for other
+    types, and what the codec raises.
     """
 
     topic: str
@@ -58,6 +60,7 @@ class Message:
     wait_store: bool = True
     deliver_at_ms: int = 0
     delay_ms: int = 0
+    priority: int | None = None
 
     @overload
     def __init__(
@@ -72,6 +75,7 @@ class Message:
         wait_store: bool = True,
         deliver_at_ms: int = 0,
         delay_ms: int = 0,
+        priority: int | None = None,
     ) -> None: ...
 
     @overload
@@ -87,6 +91,7 @@ class Message:
         wait_store: bool = True,
         deliver_at_ms: int = 0,
         delay_ms: int = 0,
+        priority: int | None = None,
         *,
         codec: Encoder[T],
     ) -> None: ...
@@ -103,6 +108,7 @@ class Message:
         wait_store: bool = True,
         deliver_at_ms: int = 0,
         delay_ms: int = 0,
+        priority: int | None = None,
         *,
         codec: Encoder[Any] | None = None,
     ) -> None:
@@ -118,6 +124,7 @@ class Message:
         self.wait_store = wait_store
         self.deliver_at_ms = deliver_at_ms
         self.delay_ms = delay_ms
+        self.priority = priority
 
     def check(self, delay_level_max: int = DELAY_LEVEL_MAX) -> None:
         """Raise UsageError for a value that RocketMQ would store as something else, or act on differently."""
@@ -132,6 +139,8 @@ class Message:
             check_delay_level(self.delay_level, delay_level_max)
         if self.deliver_at_ms or self.delay_ms:
             self._check_timer()
+        if self.priority is not None:
+            self._check_priority()
         for name, value in self.properties.items():
             if type(name) is not str or type(value) is not str:
                 raise UsageError(
@@ -150,6 +159,15 @@ class Message:
         if bool(self.deliver_at_ms) + bool(self.delay_ms) + bool(self.delay_level) > 1:
             raise UsageError("a message has one delay: give deliver_at_ms, delay_ms or delay_level")
 
+    def _check_priority(self) -> None:
+        value = self.priority
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= PRIORITY_MAX:
+            raise UsageError(
+                f"priority is {_shown(value)}: give a whole number from 0 to {PRIORITY_MAX}, None for none"
+            )
+        if self.is_delayed:
+            raise UsageError("a delayed message has no priority: leave out the priority or the delay")
+
     def wire_properties(self, unique_key: str) -> dict[str, str]:
         """Return all properties in the wire's form, with the unique key and the reserved ones."""
         result = dict(self.properties)
@@ -163,6 +181,8 @@ class Message:
             result[names.TIMER_DELIVER_MS] = str(self.deliver_at_ms)
         if self.delay_ms:
             result[names.TIMER_DELAY_MS] = str(self.delay_ms)
+        if self.priority is not None:
+            result[names.PRIORITY] = str(self.priority)
         result.setdefault(names.UNIQ_KEY, unique_key)
         result[names.WAIT] = "true" if self.wait_store else "false"
         return result

@@ -1,4 +1,4 @@
-"""Message types: NORMAL, FIFO, DELAY and TRANSACTION. A topic's attribute ``message.type`` says which one it takes.
+"""Message types, such as NORMAL and FIFO. A topic's attribute ``message.type`` says which one it takes.
 
 Java: TopicMessageType, which RocketMQ's proxies check; its brokers do not.
 """
@@ -7,21 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pymq.model.properties import PRIORITY as PRIORITY_PROPERTY
 from pymq.model.properties import find_property
 from pymq.model.transactions import is_half
 
 TYPE_ATTRIBUTE = "message.type"
-NORMAL, FIFO, DELAY, TRANSACTION = TYPES = ("NORMAL", "FIFO", "DELAY", "TRANSACTION")
+NORMAL, FIFO, DELAY, TRANSACTION, PRIORITY = TYPES = ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY")
 UNCHECKED = frozenset({"UNSPECIFIED", "MIXED"})
 _DELAYS = (b"DELAY", b"TIMER_DELIVER_MS", b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS", b"__STARTDELIVERTIME")
+_PRIORITY = PRIORITY_PROPERTY.encode()
 _OF_DELAYS = b"DEL"  # stands in each of their names
 # A message without any of these properties is NORMAL.
-MARKS = frozenset({"TRAN_MSG", "__SHARDINGKEY", *(name.decode() for name in _DELAYS)})
+MARKS = frozenset({"TRAN_MSG", "__SHARDINGKEY", PRIORITY_PROPERTY, *(name.decode() for name in _DELAYS)})
 _MADE_BY = {
-    NORMAL: "neither a delay nor __SHARDINGKEY nor TRAN_MSG=true",
+    NORMAL: f"neither a delay nor __SHARDINGKEY nor TRAN_MSG=true nor {PRIORITY_PROPERTY}",
     FIFO: "the property __SHARDINGKEY",
     DELAY: "a delay (property DELAY above 0, or a time to deliver)",
     TRANSACTION: "the property TRAN_MSG=true",
+    PRIORITY: f"the property {PRIORITY_PROPERTY}",
 }
 
 
@@ -44,6 +47,8 @@ def message_type(properties: bytes, *, is_half_too: bool = True) -> str:
                 return DELAY
     if b"__SHARDINGKEY\x01" in properties and find_property(properties, b"__SHARDINGKEY"):
         return FIFO
+    if _PRIORITY in properties and find_property(properties, _PRIORITY) is not None:
+        return PRIORITY
     return NORMAL
 
 

@@ -37,6 +37,7 @@ TIMER_DELAY_MS = "TIMER_DELAY_MS"
 POP_CK = "POP_CK"
 INNER_NUM = "INNER_NUM"
 INNER_BASE = "INNER_BASE"
+PRIORITY = "_SYS_MSG_PRIORITY_"
 SHARDING_KEY = "__SHARDINGKEY"
 RESEND = "PYMQ_RESEND"  # PyMQ's producer, on what it sends again: the number of attempts before
 # Request-reply.
@@ -101,6 +102,7 @@ RESERVED = frozenset(
         "TTL",
         "UNIQ_KEY",
         "WAIT",
+        PRIORITY,
         "__CRC32#",
         "__transactionId__",
     }

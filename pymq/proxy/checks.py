@@ -46,6 +46,7 @@ TYPE_NAMES = {
     MessageType.FIFO: "FIFO",
     MessageType.DELAY: "DELAY",
     MessageType.TRANSACTION: "TRANSACTION",
+    MessageType.PRIORITY: "PRIORITY",
 }
 MIXED = "MIXED"
 
@@ -126,6 +127,8 @@ def _check_message(draft: Draft, now_ms: int) -> None:
         raise ProxyRefusal(Code.ILLEGAL_DELIVERY_TIME, text)
     if draft.group:
         _check_message_group(draft.group)
+    if draft.priority is not None and draft.priority < 0:
+        raise ProxyRefusal(Code.BAD_REQUEST, f"the priority is {draft.priority}: it is 0 or more")
 
 
 def _check_body(size_bytes: int) -> None:

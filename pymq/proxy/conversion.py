@@ -9,6 +9,7 @@ from pymq.model import properties as names
 from pymq.model import sysflag
 from pymq.model.hosts import unpack_address
 from pymq.model.message_types import MARKS, message_type
+from pymq.model.priorities import priority_of
 from pymq.model.record import StoredMessage
 from pymq.proxy.bodies import Body
 from pymq.proxy.checks import TYPE_NAMES
@@ -45,6 +46,8 @@ def properties_of(draft: Draft) -> dict[str, str]:
         result[BORN_TIMESTAMP] = str(draft.born_ms)
     if draft.kind == MessageType.DELAY:
         result[names.TIMER_DELIVER_MS] = str(draft.deliver_ms)
+    elif draft.kind == MessageType.PRIORITY:
+        result[names.PRIORITY] = str(draft.priority)
     elif draft.kind == MessageType.TRANSACTION:
         result[names.TRANSACTION_PREPARED] = "true"
         result[names.PRODUCER_GROUP] = draft.topic
@@ -94,6 +97,8 @@ def fill_message(message: Any, stored: StoredMessage, topic: str, handle: str = 
         _set_time(system.delivery_timestamp, int(deliver_at[:15]))
     if names.SHARDING_KEY in properties:
         system.message_group = properties[names.SHARDING_KEY]
+    if names.PRIORITY in properties and (priority := priority_of(stored.raw_properties)) is not None:
+        system.priority = priority
     if TRACE_CONTEXT in properties:
         system.trace_context = properties[TRACE_CONTEXT]
     if handle:

@@ -24,6 +24,7 @@ class Draft:
         "keys",
         "kind",
         "message_id",
+        "priority",
         "properties",
         "recovery_ms",
         "tag",
@@ -41,6 +42,7 @@ class Draft:
         self.keys: tuple[str, ...] = tuple(system.keys) if system.keys else ()
         self.message_id: str = system.message_id
         self.group: str = system.message_group
+        self.priority: int | None = system.priority if system.HasField("priority") else None
         self.encoding: int = system.body_encoding
         self.trace_context: str = system.trace_context
         self.born_host: str = system.born_host
@@ -56,7 +58,9 @@ class Draft:
             return MessageType.TRANSACTION
         if self.deliver_ms is not None:
             return MessageType.DELAY
-        return MessageType.FIFO if self.group else MessageType.NORMAL
+        if self.group:
+            return MessageType.FIFO
+        return MessageType.NORMAL if self.priority is None else MessageType.PRIORITY
 
 
 def duration_ms(duration: Any) -> int:

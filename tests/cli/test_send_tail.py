@@ -54,6 +54,22 @@ def test_the_result_as_json(pymq: Pymq) -> None:
     assert message["offset_message_id"] == result["offset_message_id"]
 
 
+def test_a_priority_is_the_queue(pymq: Pymq) -> None:
+    topic = "by_priority"
+    assert pymq("topic", "create", topic, "--wq", "3", "--type", "priority").code == EXIT_OK
+    assert pymq("send", topic, "one", "--priority", "1").out.startswith(f"sent {topic} broker-a/1@0 ")
+    assert pymq("send", topic, "--priority", "9", stdin=lines(4)).code == EXIT_OK
+    found = pymq("tail", topic, "-F", "-o", "jsonl").json_lines()
+    assert sorted((message["queue"], message["body"]) for message in found) == [
+        (1, "one"), *[(2, f"m{number}") for number in range(4)],
+    ]  # fmt: skip
+    outcome = pymq("send", topic, "--priority", "9", "--batch", "4", stdin=lines(4))
+    assert outcome.code != EXIT_OK and "can't be sent as a batch" in outcome.err
+    assert pymq("send", topic, "one", "--priority", "-1").code == EXIT_USAGE
+    outcome = pymq("send", topic, "one", "--priority", "1", "--delay", "5m")
+    assert outcome.code == EXIT_USAGE and "a delayed message has no priority" in outcome.err
+
+
 def test_tail_by_sql(pymq: Pymq) -> None:
     topic = make(pymq, "by_sql")
     for size in ("3", "7", "12"):

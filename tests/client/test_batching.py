@@ -114,6 +114,8 @@ def test_a_stopped_producer_batches_no_more() -> None:
     [
         Message("T", b"other", delay_level=3),
         Message("T", b"other", delay_ms=100),
+        Message("T", b"other", priority=0),
+        Message("T", b"other", properties={"_SYS_MSG_PRIORITY_": "1"}),
         Message("T", b"other", properties={"TIMER_DELAY_MS": "5"}),
         Message("T", b"other" * 2000),  # compressed
         Message("T", b"other", properties={"long": "x" * 32_690}),

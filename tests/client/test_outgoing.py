@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -140,3 +141,31 @@ def test_the_short_way_to_a_result_equals_the_typed_one() -> None:
             except ProtocolViolation as error:
                 found.append(str(error))
         assert found[0] == found[1]
+
+
+def test_a_priority_is_a_property() -> None:
+    for priority in (0, 7, 2**31 - 1):
+        message = Message("T", b"x", priority=priority)
+        message.check()
+        assert own_properties(message, "U")[0] == b"_SYS_MSG_PRIORITY_\x01%d\x02UNIQ_KEY\x01U\x02" % priority
+
+
+@pytest.mark.parametrize(
+    ("fields", "part"),
+    [
+        ({"priority": -1}, "to 2147483647"),
+        ({"priority": 2**31}, "to 2147483647"),
+        ({"priority": True}, "whole number"),
+        ({"priority": "3"}, "whole number"),
+        ({"priority": 1, "delay_level": 2}, "no priority"),
+        ({"priority": 1, "delay_ms": 2}, "no priority"),
+    ],
+)
+def test_a_priority_that_brokers_would_drop_is_refused(fields: dict[str, Any], part: str) -> None:
+    with pytest.raises(UsageError, match=part):
+        Message("T", b"x", **fields).check()
+
+
+def test_an_ordering_key_and_a_priority_exclude_each_other() -> None:
+    with pytest.raises(UsageError, match="leave one of them out"):
+        own_properties(Message("T", b"x", priority=1), "U", "key")

@@ -11,8 +11,9 @@ from pymq.model.properties import decode_properties, encode_properties
 
 KINDS = {
     "NORMAL": [{}, {"TAGS": "A"}, {"DELAY": "0"}, {"TRAN_MSG": "false"}, {"SHARDINGKEY": "x"}, {"XDELAY": "3"}],
-    "FIFO": [{"__SHARDINGKEY": "k"}],
+    "FIFO": [{"__SHARDINGKEY": "k"}, {"__SHARDINGKEY": "k", "_SYS_MSG_PRIORITY_": "3"}],
     "DELAY": [{"DELAY": "3"}, {"__STARTDELIVERTIME": "9"}, {"DELAY": "1", "__SHARDINGKEY": "k"}],
+    "PRIORITY": [{"_SYS_MSG_PRIORITY_": "3"}, {"_SYS_MSG_PRIORITY_": "3", "DELAY": "0"}],
     "TRANSACTION": [{"TRAN_MSG": "true"}, {"TRAN_MSG": "True", "__SHARDINGKEY": "k"}],
 }  # fmt: skip
 

@@ -109,6 +109,7 @@ IN_ORDER: list[tuple[int, Change, Change]] = [
     ),
     (Code.ILLEGAL_MESSAGE_GROUP, system("message_group", "g" * 64), system("message_group", "g" * 63)),
     (Code.ILLEGAL_MESSAGE_GROUP, system("message_group", " "), system("message_group", "g")),
+    (Code.BAD_REQUEST, system("priority", -1), system("priority", 0)),
 ]
 
 

@@ -41,6 +41,7 @@ from pymq.wire.codes import ResponseCode
 from tests.proxy.harness import RawClient, create_group, create_topic, with_client
 
 FIFO, DELAY, TRANSACTION, NORMAL = "GrpcTypeFifo", "GrpcTypeDelay", "GrpcTypeTransaction", "GrpcTypeNormal"
+PRIORITY = "GrpcTypePriority"
 SHORT = m.Duration(seconds=5)
 
 
@@ -52,6 +53,7 @@ def broker() -> Iterator[TestBroker]:
         create_topic(broker, DELAY, "DELAY")
         create_topic(broker, TRANSACTION, "TRANSACTION")
         create_topic(broker, NORMAL)
+        create_topic(broker, PRIORITY, "PRIORITY", queue_count=4)
         create_group(broker, "GrpcTypeOrderly", consume_message_orderly=True)
         yield broker
 
@@ -75,6 +77,27 @@ def test_a_group_of_messages_comes_in_order_and_one_batch_at_a_time(broker: Test
         for each in again:
             assert await client.ack("GrpcTypeOrderly", each) == Code.OK
         assert bodies(await waiting) == [b"2", b"3"]
+
+    with_client(broker, work)
+
+
+def test_a_higher_priority_comes_first(broker: TestBroker) -> None:
+    async def work(client: RawClient, _: ProxyServer) -> None:
+        route = await client.call("QueryRoute", m.QueryRouteRequest(topic=m.Resource(name=PRIORITY)))
+        assert {tuple(queue.accept_message_types) for queue in route.message_queues} == {(MessageType.PRIORITY,)}
+        for priority in (0, 2, 1, 9):
+            sent = await client.send(PRIORITY, b"%d" % priority, priority=priority)
+            assert sent.status.code == Code.OK
+        refused = await client.send(PRIORITY, b"none")
+        assert refused.status.code == Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE
+        assert (await client.send(NORMAL, b"1", priority=1)).status.code == Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE
+        found = await client.receive(PRIORITY, "GrpcTypeByPriority", batch_size=4)
+        assert bodies(found) == [b"9", b"2", b"1", b"0"]
+        for message in found:
+            system = message.system_properties
+            assert (system.message_type, system.priority) == (MessageType.PRIORITY, int(message.body))
+            assert not message.user_properties
+            assert await client.ack("GrpcTypeByPriority", message) == Code.OK
 
     with_client(broker, work)
 

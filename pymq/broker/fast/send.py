@@ -1,7 +1,7 @@
 """FastSends: the fast path of the commonest requests: one plain message, or a batch of them, to a known queue.
 
 It does what :class:`~pymq.broker.handlers.send.SendHandlers` does, with fewer objects. It returns False for anything
-unusual (delay levels, retry topics, refusals, odd fields), which then takes the plain path. A property
+unusual (delay levels, priorities, retry topics, refusals, odd fields), which then takes the plain path. A property
 test compares records and answers of the two.
 """
 
@@ -42,6 +42,7 @@ _DELAY = "DELAY\x01"
 _RESEND = "PYMQ_RESEND\x01"
 _TIMER = "TIMER_DEL"
 _HALF = "TRAN_MSG\x01"
+_PRIORITY = "_SYS_MSG_PRI"
 _UNUSUAL_BYTES = (b"DELAY\x01", b"TIMER_DEL", b"TRAN_MSG\x01")
 # Each of them has one of these letters, which other properties rarely have. A letter is found ten times as quickly.
 _L, _M = b"L", b"M"
@@ -130,7 +131,7 @@ class FastSends:
         # UNIQ_KEY has the only underscore of most messages.
         waits = False
         if raw.count(b"_") > (at >= 0):
-            if _RESEND in properties or has_broker_word(properties):
+            if _RESEND in properties or _PRIORITY in properties or has_broker_word(properties):
                 return False
             waits = _TIMER in properties or _HALF in properties
         if at >= 0:

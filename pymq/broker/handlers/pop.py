@@ -22,6 +22,7 @@ from pymq.broker.runtime import Runtime
 from pymq.errors import PymqError, Refusal
 from pymq.model import pop
 from pymq.model.pop import Receipt
+from pymq.model.priorities import factor_of
 from pymq.model.tables import TopicConfig
 from pymq.wire.bodies_pop import BatchAck, decode_batch_acks
 from pymq.wire.codes import ResponseCode
@@ -166,6 +167,7 @@ class PopHandlers:
             message_filter=self._filter_of(header),
             is_ordered=header.order,
             attempt_id=header.attempt_id,
+            priority_factor=factor_of(topic, self._groups.ensure(header.consumer_group)),
         )
 
     def _filter_of(self, header: PopMessageHeader) -> MessageFilter:

@@ -26,6 +26,7 @@ from pymq.model.layout import (
 )
 from pymq.model.message_types import type_problem, wanted_type
 from pymq.model.names import RETRY_PREFIX, TOPIC_LENGTH_MAX, is_send_forbidden
+from pymq.model.priorities import routed
 from pymq.model.properties import (
     RETRY_TOPIC,
     append_properties,
@@ -126,6 +127,7 @@ class SendHandlers:
         self.check_body(request.body)
         check_flags(header.sys_flag)
         properties, unique_key = self._enriched(header.properties, topic)
+        properties, queue_id = routed(properties, queue_id, topic.write_queue_nums)
         self._check_room(len(request.body) + len(properties))
         reconsume_times = header.reconsume_times or 0
         name = topic.topic_name

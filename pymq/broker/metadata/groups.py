@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from pymq.broker.metadata.group_rules import with_changed_attributes
 from pymq.broker.metadata.saved_state import SavedState, raise_failure
 from pymq.broker.metadata.saved_table import SavedTable
 from pymq.broker.metadata.table_reading import read_configs
@@ -155,10 +156,10 @@ class GroupManager(SavedTable[Groups]):
         Raises Refusal with the value and the limit.
         """
         self._state.check_version(expected)
-        wanted = list(groups)
+        planned = self._state.planned().configs
+        wanted = [with_changed_attributes(planned.get(group.group_name), group) for group in groups]
         for group in wanted:
             self._check(group)
-        planned = self._state.planned().configs
         self._check_count(sum(group.group_name not in planned for group in wanted))
         changed = {group.group_name: group for group in wanted if planned.get(group.group_name) != group}
         if changed:

@@ -15,7 +15,7 @@ from pymq.wire.codes import ResponseCode
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 # Java: TopicAttributes. The value holds the allowed settings, None for any integer.
 ATTRIBUTES: dict[str, tuple[str, ...] | None] = {
-    "message.type": ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"),
+    "message.type": ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", "MIXED"),
     QUEUE_TYPE: QUEUE_TYPES,
     "cleanup.policy": ("DELETE",),
     "reserve.time": None,

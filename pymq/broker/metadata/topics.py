@@ -188,6 +188,16 @@ class TopicManager(SavedTable[TopicTable]):
             found = self._topics[topic]
         return found
 
+    def widen_internal(self, topic: str, queue_count: int) -> None:
+        """Make a retry topic with so many queues, or give one with fewer more of them.
+
+        Raises as :meth:`ensure_internal`.
+        """
+        found = self.ensure_internal(topic, queue_count)
+        if found.write_queue_nums < queue_count or found.read_queue_nums < queue_count:
+            count = max(queue_count, found.queue_count)
+            self._make_at_once([msgspec.structs.replace(found, read_queue_nums=count, write_queue_nums=count)])
+
     def ensure_system(self, topic: str) -> TopicConfig:
         """Return a system topic that is made on its first use, with one queue. No limit stops it."""
         if topic not in self._topics:

@@ -5,6 +5,7 @@ Java: PopMessageProcessor. A group's offset in a queue means "handed out", not "
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -40,7 +41,10 @@ _PASSED = (GetStatus.NO_MATCHED_MESSAGE, GetStatus.MESSAGE_WAS_REMOVING)
 
 @dataclass(slots=True)
 class PopAsk:
-    """What a pop wants. ``queue_id`` -1: of any queue. ``attempt_id``: an orderly pop that repeats one."""
+    """What a pop wants. ``queue_id`` -1: of any queue. ``attempt_id``: an orderly pop that repeats one.
+
+    ``priority_factor``: the percentage at which it visits queues by priority.
+    """
 
     group: str
     topic: str
@@ -52,6 +56,7 @@ class PopAsk:
     message_filter: MessageFilter
     is_ordered: bool = False
     attempt_id: str | None = None
+    priority_factor: int = 0
 
 
 @dataclass(slots=True)
@@ -103,18 +108,23 @@ class Popper:
         if ask.is_ordered:
             popped.revive_queue_id = pop.ORDERLY_REVIVE_QUEUE
         chance = self._rng.randrange(100)
-        retry_first = chance < self._config.pop_from_retry_probability
+        by_priority = not ask.is_ordered and chance < ask.priority_factor
+        retry_first = chance < (
+            self._config.pop_from_retry_probability_for_priority
+            if by_priority
+            else self._config.pop_from_retry_probability
+        )
         # An orderly pop gets messages again from the topic itself.
         retries = [] if ask.is_ordered else self.retry_topics(ask.group, ask.topic)
         if retry_first:
-            self._pop_retries(ask, retries, popped)
+            self._pop_retries(ask, retries, popped, by_priority=by_priority)
         if ask.queue_id >= 0:
             self._pop_queue(ask, ask.topic, pop.NORMAL, ask.queue_id, popped)
         else:
-            for number in range(ask.queue_count):
-                self._pop_queue(ask, ask.topic, pop.NORMAL, (chance + number) % ask.queue_count, popped)
+            for queue_id in self._in_turn(ask.queue_count, None if by_priority else chance):
+                self._pop_queue(ask, ask.topic, pop.NORMAL, queue_id, popped)
         if not retry_first:
-            self._pop_retries(ask, retries, popped)
+            self._pop_retries(ask, retries, popped, by_priority=by_priority)
         if not popped.count and popped.problem is not None:
             raise popped.problem
         return popped
@@ -123,13 +133,21 @@ class Popper:
         """Return the retry topics that exist for a group's messages of a topic, with their retry flags."""
         names = ((pop.retry_topic_v1(group, topic), pop.RETRY_V1), (pop.retry_topic_v2(group, topic), pop.RETRY_V2))
         found = []
+        count = self._retry_queue_count(topic)
         for name, flag in names:
             if self._topics.get(name) is None:
-                if self._store.queue_end(name, 0) is None:
+                if all(self._store.queue_end(name, queue_id) is None for queue_id in range(count)):
                     continue
-                self._topics.ensure_internal(name)  # a kill came before the new topic was saved
+                self._topics.ensure_internal(name, count)  # a kill came before the new topic was saved
+            if count > 1:
+                self._topics.widen_internal(name, count)  # or before its new queues were
             found.append((name, flag))
         return found
+
+    def _retry_queue_count(self, topic: str) -> int:
+        """Return how many queues of a retry topic get messages."""
+        config = self._topics.get(topic) if self._config.use_separate_retry_queue else None
+        return config.write_queue_nums if config is not None else 1
 
     def waiting_count(self, group: str, topic: str, queue_id: int) -> int:
         """Return how many messages of a queue are not handed out yet, whatever a filter says of them."""
@@ -141,9 +159,15 @@ class Popper:
             next_offset = max(self._cursors.query(group, topic, queue_id), queue.min_offset)
         return max(0, queue.max_offset - next_offset)
 
-    def _pop_retries(self, ask: PopAsk, retries: list[tuple[str, int]], popped: Popped) -> None:
+    def _in_turn(self, count: int, first: int | None) -> Iterable[int]:
+        """Return queue ids from a random number on; without one in the order of their priority."""
+        if first is not None:
+            return [(first + number) % count for number in range(count)]
+        return range(count - 1, -1, -1) if self._config.priority_order_asc else range(count)
+
+    def _pop_retries(self, ask: PopAsk, retries: list[tuple[str, int]], popped: Popped, *, by_priority: bool) -> None:
         for name, flag in retries:
-            for queue_id in range(self._topics.require(name).read_queue_nums):
+            for queue_id in self._in_turn(self._topics.require(name).read_queue_nums, None if by_priority else 0):
                 self._pop_queue(ask, name, flag, queue_id, popped)
 
     def _pop_queue(self, ask: PopAsk, topic: str, flag: int, queue_id: int, popped: Popped) -> None:

@@ -188,10 +188,10 @@ class Reviver:
             name = pop.retry_topic_v2(group_name, topic)
         else:
             name = pop.retry_topic_v1(group_name, topic)
-        self._topics.ensure_internal(name)
-        if self._cursors.query(group_name, name, 0) < 0:
+        queue_id = self._retry_queue(name, topic, message)
+        if self._cursors.query(group_name, name, queue_id) < 0:
             self._cursors.check_room()
-            self._cursors.hand_out(group_name, name, 0, self._store.min_offset(name, 0))
+            self._cursors.hand_out(group_name, name, queue_id, self._store.min_offset(name, queue_id))
         raw = without_receipt(message.raw_properties)
         if find_property(raw, pop.FIRST_POP_TIME.encode()) is None:
             first = encode_properties({pop.FIRST_POP_TIME: str(point.key.pop_time_ms)})
@@ -200,8 +200,20 @@ class Reviver:
             raw = without_properties(raw, (_RETRY_TOPIC,))
             raw = append_properties(raw, encode_properties({RETRY_TOPIC: topic}))
         tries = message.reconsume_times + 1
-        self._writer.put_again(message, name, 0, raw, born_host=self._host, reconsume_times=tries)
+        self._writer.put_again(message, name, queue_id, raw, born_host=self._host, reconsume_times=tries)
         self._is_failing = False
+
+    def _retry_queue(self, retry_topic: str, topic: str, message: StoredMessage) -> int:
+        """Return the queue of a retry topic for a message; the topic has it. Raises PymqError.
+
+        With useSeparateRetryQueue it is the queue that the message was in, so a retry keeps its priority.
+        """
+        if not self._config.use_separate_retry_queue:
+            self._topics.ensure_internal(retry_topic)
+            return 0
+        count = self._topics.require(topic).write_queue_nums
+        self._topics.widen_internal(retry_topic, count)
+        return message.queue_id if message.queue_id < count else 0
 
     def _rewrite_old(self) -> None:
         """Write check points again that alone make a start read many records. The old records are not needed then."""

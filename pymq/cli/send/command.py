@@ -62,6 +62,10 @@ def send(
         int | None,
         typer.Option("--delay-level-max", metavar="N", min=1, help="The number of levels, if brokers have over 18."),
     ] = None,
+    priority: Annotated[
+        int | None,
+        typer.Option("--priority", metavar="N", min=0, help="Priority for pops of a topic of type priority."),
+    ] = None,
     queue: Annotated[str | None, typer.Option("--queue", metavar="[BROKER:]ID", help="Send to this queue.")] = None,
     json_lines: Annotated[
         bool,
@@ -107,6 +111,7 @@ def send(
         properties=parse_pairs(properties or (), "--property"),
         delay_level=delay_level,
         delay_level_max=levels,
+        priority=priority,
     )
     template = sending.with_timer(template, delay, deliver_at, time.time_ns() // 1_000_000)
     target = run(work.find_queue(topic, parse_queue_choice(queue), namesrv)) if queue is not None else None

@@ -334,6 +334,7 @@ class SendJob:
             delay_level=message.delay_level or base.delay_level,
             delay_ms=base.delay_ms,
             deliver_at_ms=base.deliver_at_ms,
+            priority=base.priority,
         )
         return message, lane
 

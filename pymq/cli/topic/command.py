@@ -172,7 +172,9 @@ def update(
     perm: PermOption = None,
     message_type: Annotated[
         str | None,
-        typer.Option("--type", metavar="TYPE", help="The only type taken: normal, fifo, delay, transaction, or mixed."),
+        typer.Option(
+            "--type", metavar="TYPE", help="The only type taken: normal, fifo, delay, transaction, priority, or mixed."
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Lower --rq also when groups have messages to read.")] = False,
     dry_run: DryRunOption = False,

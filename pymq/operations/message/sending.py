@@ -32,6 +32,7 @@ def new_message(
     properties: Mapping[str, str] | None = None,
     delay_level: int = 0,
     delay_level_max: int = DELAY_LEVEL_MAX,
+    priority: int | None = None,
 ) -> Message:
     """Return a message to send. Raises UsageError for illegal names and levels."""
     check_delay_level(delay_level, delay_level_max)
@@ -45,6 +46,7 @@ def new_message(
         keys=" ".join(keys),
         properties=dict(properties or {}),
         delay_level=delay_level,
+        priority=priority,
     )
 
 

@@ -190,6 +190,7 @@ def test_unusual_sends_are_declined() -> None:
         ordinary(i="UNIQ_KEY\x01a\x02TIMER_DELAY_MS\x01soon\x02"),
         ordinary(i="UNIQ_KEY\x01a\x02TIMER_DELAY_SEC\x01999999\x02"),
         ordinary(i="UNIQ_KEY\x01a\x02TIMER_DELAY_MS\x0155\x02TIMER_OUT_MS\x011\x02"),
+        ordinary(i="UNIQ_KEY\x01a\x02_SYS_MSG_PRIORITY_\x013\x02"),
         ordinary(i='UNIQ_KEY\x01"}\x02'),
         ordinary(m="true"),
         ordinary(j="2"),
@@ -242,6 +243,7 @@ own_texts = property_texts.map(lambda text: text if not text or text.endswith("\
 starts = ["UNIQ_KEY\x01ABC1\x02", "", "UNIQ_KEY\x01ABC3\x02TAGS\x01TagA\x02", "DELAY\x012\x02"]
 typed_starts = [*starts[:3], "__SHARDINGKEY\x01g\x02", "__SHARDINGKEY\x01\x02", "__STARTDELIVERTIME\x011\x02"]
 typed_starts += ["UNIQ_KEY\x01a\x02TIMER_DELAY_SEC\x01600\x02", "TIMER_DELAY_MS\x010\x02"]
+typed_starts += ["_SYS_MSG_PRIORITY_\x012\x02"]
 
 
 @pytest.mark.slow

@@ -97,7 +97,7 @@ def test_a_heartbeat_counts_at_once_and_an_operators_change_once_saved() -> None
     while threads.waiting:
         threads.run_one()
     assert heard == [None] * 3 and groups.require("g").retry_max_times == 3 and groups.is_forbidden("g", "T")
-    groups.delete("g", heard.append)
+    groups.delete("g", done=heard.append)
     groups.set_readable("g1", "T", False, heard.append)
     assert groups.is_forbidden("g", "T")
     while threads.waiting:

@@ -1,4 +1,4 @@
-"""A real Apache RocketMQ 5.3.3, and 4.9.7: name server and broker on free loopback ports, with small heaps."""
+"""A real Apache RocketMQ 5.3.3, 5.5.0 and 4.9.7: name server and broker on free loopback ports, with small heaps."""
 
 from __future__ import annotations
 
@@ -147,3 +147,9 @@ class Apache4Server(ApacheServer):
         conf.mkdir(exist_ok=True)
         for server in ("namesrv", "broker"):
             (conf / f"logback_{server}.xml").write_text("<configuration/>")
+
+
+class Apache55Server(ApacheServer):
+    """A real Apache RocketMQ 5.5.0."""
+
+    artifact_set = "server-5.5.0"
