@@ -23,7 +23,8 @@ AUTO_CREATE_QUEUE_COUNT = 4
 
 # Reserved names that an application may set as properties, because Message has no field for them.
 _SETTABLE = {names.UNIQ_KEY, names.TIMER_DELIVER_MS, names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.SHARDING_KEY}
-_SETTABLE |= {"INSTANCE_ID", "BUYER_ID", "CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "MSG_TYPE", names.PRIORITY}
+_SETTABLE |= {"INSTANCE_ID", "BUYER_ID", "CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "MSG_TYPE"}
+_SETTABLE |= {names.PRIORITY, "__LITE_TOPIC"}
 FORBIDDEN = names.RESERVED - _SETTABLE
 # A message with one of these has a meaning to brokers that no batch has.
 ALONE = _SETTABLE - {names.UNIQ_KEY, names.SHARDING_KEY}

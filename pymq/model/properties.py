@@ -75,6 +75,7 @@ RESERVED = frozenset(
         "MQ2_FLAG",
         "MSG_REGION",
         "MSG_TYPE",
+        "ORIGIN_GROUP",
         "ORIGIN_MESSAGE_ID",
         "PGROUP",
         "POP_CK",
@@ -104,6 +105,7 @@ RESERVED = frozenset(
         "WAIT",
         PRIORITY,
         "__CRC32#",
+        "__LITE_TOPIC",
         "__transactionId__",
     }
 )

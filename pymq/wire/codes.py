@@ -152,6 +152,16 @@ class RequestCode:
     NOTIFICATION: Final = 200054
     POLLING_INFO: Final = 200055
     POP_ROLLBACK: Final = 200056
+    POP_LITE_MESSAGE: Final = 200070
+    LITE_SUBSCRIPTION_CTL: Final = 200071
+    ACK_LITE_MESSAGE: Final = 200072
+    NOTIFY_UNSUBSCRIBE_LITE: Final = 200073
+    GET_BROKER_LITE_INFO: Final = 200074
+    GET_PARENT_TOPIC_INFO: Final = 200075
+    GET_LITE_TOPIC_INFO: Final = 200076
+    GET_LITE_CLIENT_INFO: Final = 200077
+    GET_LITE_GROUP_INFO: Final = 200078
+    TRIGGER_LITE_DISPATCH: Final = 200079
     BATCH_ACK_MESSAGE: Final = 200151
     # PyMQ's own codes, far from RocketMQ's. Apache's brokers answer them with code 3.
     PYMQ_JOIN_MASTER: Final = 9101

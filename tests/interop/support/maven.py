@@ -30,7 +30,11 @@ ARTIFACT_SETS: dict[str, list[str]] = {
         "org.apache.rocketmq:rocketmq-broker:5.3.3",
         "org.apache.rocketmq:rocketmq-tools:5.3.3",
     ],
-    "server-5.5.0": ["org.apache.rocketmq:rocketmq-namesrv:5.5.0", "org.apache.rocketmq:rocketmq-broker:5.5.0"],
+    "server-5.5.0": [
+        "org.apache.rocketmq:rocketmq-namesrv:5.5.0",
+        "org.apache.rocketmq:rocketmq-broker:5.5.0",
+        "org.apache.rocketmq:rocketmq-tools:5.5.0",
+    ],
 }
 
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">

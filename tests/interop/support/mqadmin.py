@@ -1,4 +1,4 @@
-"""The real mqadmin 5.3.3, whose commands run one after the other in one JVM (a JVM start takes 3.5 s)."""
+"""The real mqadmin 5.3.3 or 5.5.0, whose commands run one after the other in one JVM (a JVM start takes 3.5 s)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ TIMED_OUT = "RemotingTimeoutException"
 class MqAdmin:
     """A running driver; `run` returns the output of a command on both streams."""
 
-    def __init__(self, namesrv: str, directory: Path, second_runs: SecondRuns) -> None:
+    def __init__(
+        self, namesrv: str, directory: Path, second_runs: SecondRuns, artifact_set: str = "server-5.3.3"
+    ) -> None:
         self._second_runs = second_runs
         (java,) = require("java")
-        classes = compiled("admin", "server-5.3.3")
+        classes = compiled("admin", artifact_set)
         flags = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8"]
         # Some commands write files below the home directory or among the temporary files.
         flags += [f"-D{name}={directory}" for name in ("user.home", "rocketmq.home.dir", "java.io.tmpdir")]

@@ -1,0 +1,72 @@
+"""Commands that are new in mqadmin 5.5.0 are refused with the reason; those for topics and groups work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pymq.broker.handlers.refused import REFUSED_CODES
+from pymq.wire.codes import RequestCode as Code
+from tests.interop.support.mqadmin import MqAdmin
+from tests.interop.support.pymq_server import PymqServer
+from tests.interop.support.second_runs import SecondRuns
+
+# The words after a command. `$b` stands for the broker's address.
+REFUSED = {
+    "switchTimerEngine": (Code.SWITCH_TIMER_ENGINE, "-b $b -e R"),
+    "getBrokerLiteInfo": (Code.GET_BROKER_LITE_INFO, "-b $b"),
+}
+# These ask each broker of a topic's route, and print no more of a refusal than that the broker gave one.
+FAILED = {
+    "getParentTopicInfo": "-p New55",
+    "getLiteTopicInfo": "-p New55 -l l",
+    "getLiteClientInfo": "-p New55 -g g -c c",
+    "getLiteGroupInfo": "-p New55 -g g",
+    "triggerLiteDispatch": "-p New55 -g g",
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PymqServer]:
+    started = PymqServer(tmp_path_factory.mktemp("mqadmin-5.5-server"))
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="module")
+def admin(server: PymqServer, second_runs: SecondRuns, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MqAdmin]:
+    driver = MqAdmin(server.namesrv, tmp_path_factory.mktemp("mqadmin-5.5"), second_runs, "server-5.5.0")
+    driver.run("clusterList")  # the first command of a JVM also prints the start of the logging library
+    where = ["-n", server.namesrv, "-b", server.broker]
+    made = driver.run("updateTopic", *where, "-t", "New55", "-a", "+message.type=PRIORITY")
+    assert "create topic" in made and "PRIORITY" in made, made
+    yield driver
+    driver.close()
+
+
+@pytest.mark.parametrize("command", REFUSED)
+def test_what_pymq_lacks_is_refused_with_the_reason(admin: MqAdmin, server: PymqServer, command: str) -> None:
+    code, words = REFUSED[command]
+    printed = admin.run(command, "-n", server.namesrv, *words.replace("$b", server.broker).split())
+    assert REFUSED_CODES[code] in printed, printed
+
+
+@pytest.mark.parametrize("command", FAILED)
+def test_a_question_about_lite_topics_is_an_error_of_the_broker(
+    admin: MqAdmin, server: PymqServer, command: str
+) -> None:
+    printed = admin.run(command, "-n", server.namesrv, *FAILED[command].split())
+    assert any(server.broker_name in line and "error" in line for line in printed.splitlines()), printed
+
+
+def test_topics_and_groups_are_made_listed_and_deleted(admin: MqAdmin, server: PymqServer) -> None:
+    b, n = server.broker, server.namesrv
+    made = admin.run("updateSubGroup", "-n", n, "-b", b, "-g", "Group55", "--attributes", "+priority.factor=40")
+    assert "create subscription group" in made and "priority.factor" in made, made
+    refused = admin.run("updateSubGroup", "-n", n, "-b", b, "-g", "Group55", "--attributes", "+priority.factor=101")
+    assert "0 to 100" in refused, refused
+    assert "New55" in admin.run("topicList", "-n", n)
+    assert "delete topic [New55]" in admin.run("deleteTopic", "-n", n, "-c", server.cluster, "-t", "New55")
+    assert "New55" not in admin.run("topicList", "-n", n)
+    assert "delete subscription group [Group55]" in admin.run("deleteSubGroup", "-n", n, "-b", b, "-g", "Group55")
