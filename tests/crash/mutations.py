@@ -15,6 +15,7 @@ from tests.crash.damage import DAMAGERS, check_start, origins
 from tests.crash.exploring import explore
 from tests.crash.flips import TABLE, Flip, FlipSuite
 from tests.crash.lost_segments import check_lost_segments
+from tests.crash.pop_runs import OrderedRun, PriorityRun, Run
 from tests.crash.pop_runs import run as run_pop
 from tests.crash.timer_runs import run as run_timers
 from tests.crash.workloads import workload
@@ -27,6 +28,8 @@ DAMAGES_EACH = 12
 POP_SEEDS = 8
 TIMER_SEEDS = 16
 HANG_SECONDS = 30.0  # of CPU time, many times what a suite needs
+
+POP_KINDS = {"ordered": OrderedRun, "priority": PriorityRun}
 
 
 def caught_by(bug: Bug) -> str | None:
@@ -67,7 +70,7 @@ def _run(suite: str) -> None:
         _damage(name)
     elif kind == "pop":
         for seed in range(POP_SEEDS):
-            run_pop(seed, loses_power=name == "power", is_ordered=name == "ordered")
+            run_pop(seed, loses_power=name == "power", kind=POP_KINDS.get(name, Run))
     elif kind == "timer":
         for seed in range(TIMER_SEEDS):
             run_timers(seed, loses_power=name == "power")

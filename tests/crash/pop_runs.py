@@ -10,6 +10,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
+from pymq.model.tables import TopicConfig
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.wire.codes import RequestCode
 from tests.broker.handlers.test_pop import Found, Popping
@@ -46,19 +47,23 @@ class Run:
     """A client that pops at random from a broker that crashes."""
 
     popping_class: type[Popping] = Popping
+    settings = SETTINGS
 
     def __init__(self, seed: int, *, loses_power: bool) -> None:
         self.rng = random.Random(seed)
         self.loses_power = loses_power
         self.model = Model()
-        self.popping = self.popping_class(World(**SETTINGS))
-        self.popping.world.parts.metadata.topics.ensure_internal("T", 2)
+        self.popping = self.popping_class(World(**self.settings))
+        self._make_topic()
         for number in range(MESSAGE_COUNT):
             self.popping.world.put("T", b"%d" % number, queue_id=number % 2)
         self.popping.world.parts.store.sync()
         self.image: MemoryFiles | None = None
         self.calls_left = -1
         self._watch()
+
+    def _make_topic(self) -> None:
+        self.popping.world.parts.metadata.topics.ensure_internal("T", 2)
 
     def _watch(self) -> None:
         """Crash after some calls of the disk."""
@@ -82,7 +87,7 @@ class Run:
 
     def _reopen(self) -> None:
         assert self.image is not None
-        world = World(self.image, self.popping.world.clock, **SETTINGS)
+        world = World(self.image, self.popping.world.clock, **self.settings)
         self.popping = self.popping_class(world)
         self.image = None
 
@@ -131,6 +136,18 @@ class Run:
             if not found.bodies and not self.popping.world.parts.pop.revive_log.check_points:
                 break
         assert self.model.tried == {b"%d" % number for number in range(MESSAGE_COUNT)}, "messages are lost"
+
+
+class PriorityRun(Run):
+    """A client that pops by priority, from a broker whose retry topics have a queue for each priority."""
+
+    settings = SETTINGS | {"useSeparateRetryQueue": "true"}
+
+    def _make_topic(self) -> None:
+        topic = TopicConfig(
+            topic_name="T", read_queue_nums=2, write_queue_nums=2, attributes={"message.type": "PRIORITY"}
+        )
+        self.popping.world.parts.metadata.topics.put([topic])
 
 
 class OrderedRun(Run):
@@ -190,8 +207,8 @@ class OrderedRun(Run):
         assert len(self.model.tried) == MESSAGE_COUNT, "messages are lost"
 
 
-def run(seed: int, *, loses_power: bool, is_ordered: bool = False) -> None:
-    one = (OrderedRun if is_ordered else Run)(seed, loses_power=loses_power)
+def run(seed: int, *, loses_power: bool, kind: type[Run] = Run) -> None:
+    one = kind(seed, loses_power=loses_power)
     for _ in range(STEP_COUNT):
         one.step()
     one.finish()

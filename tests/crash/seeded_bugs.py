@@ -2,8 +2,8 @@
 
 Their ``suites``: a workload's name (power loss), ``errors:`` and a workload's name (failing calls), ``flips:`` and a
 part of the store, ``damage:`` and a kind of damage to derived files, ``lost:`` and a workload's name (missing
-segments), ``pop:kill``, ``pop:power`` and ``pop:ordered`` (popped messages), or ``timer:kill`` and ``timer:power``
-(timer messages).
+segments), ``pop:kill``, ``pop:power``, ``pop:ordered`` and ``pop:priority`` (popped messages), or ``timer:kill`` and
+``timer:power`` (timer messages).
 """
 
 from __future__ import annotations
@@ -371,6 +371,8 @@ BUGS = (
         Text(OrderedQueues.ack, "max(info.next_offset, committed)", "offset + 1"), ("pop:ordered",)),
     Bug("an ordered queue hands out while its messages are out",
         Seam(OrderedQueues.is_blocked, gives(False)), ("pop:ordered",)),
+    Bug("pops read one queue of a retry topic",
+        Text(Popper._pop_retries, "self._topics.require(name).read_queue_nums", "1"), ("pop:priority",)),
     # -- timer messages
     Bug("waiting timer messages are not counted again", Seam(TimerCounts.count_again, does_nothing), ("timer:kill",)),
     Bug("a start passes over records that were put and are not in the wheel",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.crash.pop_runs import run
+from tests.crash.pop_runs import OrderedRun, PriorityRun, run
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -20,4 +20,10 @@ def test_after_power_losses_no_message_is_lost(seed: int) -> None:
 @pytest.mark.parametrize("loses_power", [False, True])
 @pytest.mark.parametrize("seed", range(4))
 def test_after_crashes_ordered_queues_skip_nothing(seed: int, loses_power: bool) -> None:
-    run(seed, loses_power=loses_power, is_ordered=True)
+    run(seed, loses_power=loses_power, kind=OrderedRun)
+
+
+@pytest.mark.parametrize("loses_power", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_after_crashes_no_queue_of_a_retry_topic_is_lost(seed: int, loses_power: bool) -> None:
+    run(seed, loses_power=loses_power, kind=PriorityRun)
