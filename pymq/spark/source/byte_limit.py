@@ -1,9 +1,9 @@
 """Where a batch of ``maxBytesPerTrigger`` ends: sizes of stored messages, as brokers say them before the read.
 
 No I/O but by the function that asks. A broker lists the entries of a queue, each with the message's place in the log
-and its size. The first thousands of entries are added up, which is exact. Beyond them places stand for sizes: a
-queue's messages between two places take at most their distance, because messages of other queues lie between too. So
-a batch is never larger than its limit, but for a single message that is.
+and its size. The first thousands of entries are added up, which is exact. Beyond them places stand for sizes: what
+all queues of a broker have between two places takes at most their distance, because other messages lie between too.
+So a batch is never larger than its limit, but for a single message that is.
 """
 
 from __future__ import annotations
@@ -40,6 +40,10 @@ class _Share:
         self.end = low
 
     @property
+    def broker_name(self) -> str:
+        return self._queue.broker_name
+
+    @property
     def is_whole(self) -> bool:
         return self.end >= self._high
 
@@ -48,7 +52,7 @@ class _Share:
         left = budget_bytes
         while not self.is_whole and left >= RECORD_BYTES_MIN:
             if self._entry(left) is None:
-                return budget_bytes - left + self._search(left)
+                break
             size = self._next_size()
             if size > left:
                 break
@@ -78,24 +82,30 @@ class _Share:
         self._last = self._entries.pop()
         self.end += 1
 
-    def _search(self, budget_bytes: int) -> int:
-        """Take the rows whose places show that they fit; return their bytes at most."""
-        if self._last is None:
-            return 0
-        base = self._last.place + self._last.size_bytes
-        known, beyond, used = self.end, self._high + 1, 0  # rows below `known` fit, those below `beyond` don't
+    @property
+    def place(self) -> int | None:
+        """Where the last added message ends in the log; None where entries are still to be added, or all are."""
+        if self.is_whole or self._added < ADDED_ENTRIES_MAX or self._entries or self._last is None:
+            return None
+        return self._last.place + self._last.size_bytes
+
+    def reach(self, place: int) -> int:
+        """Take the rows that end at or before a place of the log; return where the last one ends."""
+        assert self._last is not None
+        base = reached = self._last.place + self._last.size_bytes
+        known, beyond = self.end, self._high + 1  # rows below `known` fit, those below `beyond` don't
         while beyond - known > 1:
             step = max(1, (beyond - known) // (PLACES_PER_ROUND + 1))
             ends = list(range(known + step, beyond, step))[: PLACES_PER_ROUND + 1]
             answers = self._ask([(self._queue, end - 1, 1) for end in ends])
             for end, found in zip(ends, answers, strict=True):
-                distance = found[0].place + found[0].size_bytes - base if found else -1
-                if distance > budget_bytes or distance < 0:
+                at = found[0].place + found[0].size_bytes if found else -1
+                if not base <= at <= place:
                     beyond = end
                     break
-                known, used, self._last = end, distance, found[0]
+                known, reached, self._last = end, at, found[0]
         self.end = known
-        return used
+        return reached
 
 
 def within_bytes(
@@ -115,9 +125,24 @@ def within_bytes(
     rotated = _rotated(open_ones, turn)
     for queue in rotated:
         left -= shares[queue].take(left)
+    _search(list(shares.values()), left)
     if rotated and all(shares[queue].end == begin[queue] for queue in shares):
         shares[rotated[0]].take_one()
     return {queue: shares[queue].end if queue in shares else end for queue, end in ends.items()}
+
+
+def _search(shares: Sequence[_Share], budget_bytes: int) -> None:
+    """Take rows behind the added ones, up to one place of each broker's log for all of its queues."""
+    logs: dict[str, list[tuple[int, _Share]]] = {}
+    for share in shares:
+        if share.place is not None:
+            logs.setdefault(share.broker_name, []).append((share.place, share))
+    left = budget_bytes
+    for number, log in enumerate(logs.values()):
+        base = min(place for place, _ in log)
+        goal = base + left // (len(logs) - number)
+        # What all queues take between the two places is no more than their distance.
+        left -= max(share.reach(goal) if place < goal else base for place, share in log) - base
 
 
 def _rotated(queues: Sequence[Queue], turn: int) -> list[Queue]:

@@ -102,6 +102,19 @@ def test_messages_of_others_between_make_a_batch_smaller_but_never_larger() -> N
     assert end == {0: ADDED_ENTRIES_MAX + (6_000_000 - ADDED_ENTRIES_MAX * 100) // 400, 1: 30_000}
 
 
+@pytest.mark.parametrize("bytes_max", [6_000_000, 11_999_900, 12_000_000])
+def test_queues_of_one_log_are_searched_together(bytes_max: int) -> None:
+    log = Log(*[(queue_id, 100) for queue_id in range(4)] * 30_000)
+    end = log.cut(bytes_max)
+    assert bytes_max - 400 <= log.size(end) <= bytes_max
+
+
+def test_the_queue_that_is_behind_is_searched_first() -> None:
+    log = Log(*[(0, 100)] * 20_000, *[(1, 100)] * 20_000)
+    end = log.cut(2_000_000)
+    assert end == {0: 12_000, 1: ADDED_ENTRIES_MAX}
+
+
 def test_messages_of_an_inner_batch_have_one_place_and_count_once() -> None:
     queue = Queue("T", BROKER, 0, ())
     entries = [Entry(n // 10 * 1000, 1000) for n in range(100)]
