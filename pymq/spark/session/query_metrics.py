@@ -99,10 +99,12 @@ class QueryMetrics:
         if self._is_closed.is_set():
             return
         self._is_closed.set()
-        self._spark.streams.removeListener(self._listener)
-        shared.call(self._endpoint.stop())
-        if self._looks is not None:
-            self._looks.join()
+        try:
+            self._spark.streams.removeListener(self._listener)
+        finally:  # a session that was stopped before has no streams
+            shared.call(self._endpoint.stop())
+            if self._looks is not None:
+                self._looks.join()
 
     def look(self) -> None:
         """Ask the brokers about all queries."""

@@ -79,6 +79,16 @@ def test_the_endpoint_serves_looks_and_listens_on_loopback(cluster: FakeCluster)
     spark.streams.removeListener.assert_called_once()
 
 
+def test_the_endpoint_ends_also_when_the_session_has_ended() -> None:
+    spark = Mock()
+    spark.streams.removeListener.side_effect = RuntimeError("stopped")
+    served = metrics(spark, 0)
+    with pytest.raises(RuntimeError, match="stopped"):
+        served.close()
+    with pytest.raises(OSError, match="refused"):
+        text(served.address)
+
+
 @pytest.mark.slow
 def test_a_query_of_spark_is_seen_and_leaves(spark: Any, cluster: FakeCluster, tmp_path: Any) -> None:
     import pyspark_pymq
