@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from pymq.net.memory_budget import MemoryBudget
     from pymq.net.tls import ServerTls
 
-TOKEN_LENGTH_MAX = 1024
 TOKEN_FILE_VARIABLE = "PYMQ_METRICS_TOKEN_FILE"  # noqa: S105 - no token, a name
 ALLOWED_HOSTS_VARIABLE = "PYMQ_METRICS_ALLOWED_HOSTS"
 MetricsPortOption = Annotated[
@@ -81,6 +80,7 @@ def metrics_place(config: BrokerConfig | NamesrvConfig, default_host: str) -> Me
     """Return the address at which a configuration serves metrics, None when it doesn't. Raises ConfigError."""
     from pymq.clock import SystemClock
     from pymq.config.metrics import PROM, parse_hosts
+    from pymq.metrics.token import read_token
     from pymq.net.tls_settings import server_tls
 
     if config.metrics_exporter_type != PROM:
@@ -90,7 +90,7 @@ def metrics_place(config: BrokerConfig | NamesrvConfig, default_host: str) -> Me
         host,
         config.metrics_prom_exporter_port,
         server_tls(config, SystemClock()),
-        _token_in(config.metrics_token_file),
+        read_token(config.metrics_token_file),
         parse_hosts(config.metrics_allowed_hosts),
     )
 
@@ -111,12 +111,13 @@ def metrics_place_of_command(
     from pymq.config.metrics import parse_hosts
     from pymq.config.security import metrics_exposure
     from pymq.config.tls import REQUIRE
+    from pymq.metrics.token import read_token
     from pymq.net.tls_settings import server_tls
 
     if port is None:
         return None
     config = load_tls_config(os.environ)
-    token = _token_in(os.environ.get(TOKEN_FILE_VARIABLE, ""))
+    token = read_token(os.environ.get(TOKEN_FILE_VARIABLE, ""))
     names = parse_hosts(os.environ.get(ALLOWED_HOSTS_VARIABLE, ""))
     place = MetricsPlace(host, port, server_tls(config, SystemClock()), token, names)
     print_warnings(
@@ -130,22 +131,6 @@ def metrics_place_of_command(
         )
     )
     return place
-
-
-def _token_in(path: str) -> str:
-    """Return the token in a file; "" without a file. Raises ConfigError."""
-    from pymq.errors import ConfigError, UsageError
-    from pymq.security.private_file import read_private_file
-
-    if not path:
-        return ""
-    try:
-        token = read_private_file(path).decode("latin-1").strip()
-    except UsageError as error:
-        raise ConfigError(f"metricsTokenFile: {error}") from None
-    if not 1 <= len(token) <= TOKEN_LENGTH_MAX or not all("!" <= each <= "~" for each in token):
-        raise ConfigError(f"metricsTokenFile {path}: write 1 to {TOKEN_LENGTH_MAX} characters of ASCII without blanks")
-    return token
 
 
 @asynccontextmanager

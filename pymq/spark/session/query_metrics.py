@@ -16,6 +16,8 @@ from pymq.client.loop_thread import shared
 from pymq.clock import Clock, SystemClock
 from pymq.errors import PymqError
 from pymq.metrics.endpoint import MetricsEndpoint
+from pymq.metrics.token import read_token
+from pymq.net.http import HttpAccess
 from pymq.spark.planning.cluster import Queue, RemoteCluster
 from pymq.spark.planning.ranges import QueueKey
 from pymq.spark.session.query_figures import Position, QueryFigures, TopicLook
@@ -69,15 +71,17 @@ class QueryMetrics:
         namesrv: str,
         credentials: str,
         groups: Mapping[str, str],
+        token_file: str = "",
         clock: Clock | None = None,
     ) -> None:
-        """Raise UsageError for a port that can't be used."""
+        """Raise UsageError for a port that can't be used, ConfigError for a token that can't."""
         self._spark = spark
         self._namesrv, self._credentials, self._groups = namesrv, credentials, dict(groups)
         self._clock = clock or SystemClock()
         self._is_closed = threading.Event()
         self.figures = QueryFigures()
-        self._endpoint = MetricsEndpoint(self.figures.collectors, self.figures.labels)
+        access = HttpAccess(token=read_token(token_file), own_hosts=(host,))
+        self._endpoint = MetricsEndpoint(self.figures.collectors, self.figures.labels, access)
         self.address = shared.call(self._endpoint.start(host, port))
         self._listener = Listener(self.figures)
         spark.streams.addListener(self._listener)
@@ -134,14 +138,16 @@ def metrics(
     namesrv: str = "",
     credentials: str = "",
     groups: Mapping[str, str] | None = None,
+    token_file: str = "",
 ) -> QueryMetrics:
     """Serve figures of the session's streaming queries on ``http://host:port/metrics`` (0: any free port).
 
     With ``namesrv`` brokers are asked every ten seconds: for the lag at that time, the age of the next message, sizes,
-    and the lag of ``groups`` (the ``commitGroup`` by the query's name). Anyone who reaches the port can read it.
-    Raises UsageError for a port that can't be used.
+    and the lag of ``groups`` (the ``commitGroup`` by the query's name). Anyone who reaches the port can read it, unless
+    ``token_file`` holds a token that scrapers show. Raises UsageError for a port that can't be used, ConfigError for a
+    token that can't.
     """
-    return QueryMetrics(spark, port, host, namesrv, credentials, groups or {})
+    return QueryMetrics(spark, port, host, namesrv, credentials, groups or {}, token_file)
 
 
 def topic_looks(view: RemoteCluster, position: Position, group: str, now_ms: int) -> dict[str, TopicLook]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import urllib.error
 import urllib.request
+from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
 from pymq.clock import ManualClock
-from pymq.errors import UsageError
+from pymq.errors import ConfigError, UsageError
 from pymq.spark.planning.cluster import RemoteCluster
 from pymq.spark.session.query_figures import Position, Span
 from pymq.spark.session.query_metrics import QueryMetrics, metrics, topic_looks
@@ -61,7 +63,7 @@ def test_the_endpoint_serves_looks_and_listens_on_loopback(cluster: FakeCluster)
     fill(cluster)
     spark = Mock()
     clock = ManualClock()
-    with QueryMetrics(spark, 0, "127.0.0.1", cluster.address, "", {"q": "g"}, clock) as served:
+    with QueryMetrics(spark, 0, "127.0.0.1", cluster.address, "", {"q": "g"}, clock=clock) as served:
         listener = spark.streams.addListener.call_args.args[0]
         listener.onQueryProgress(Mock(progress=Mock(json='{"runId": "r", "id": "i", "name": "q", "sources": []}')))
         served.figures.progressed(report({"T": {BROKER: {"0": 0}}}, {"T": {BROKER: {"0": 4}}}, at(), run="r"))
@@ -77,6 +79,32 @@ def test_the_endpoint_serves_looks_and_listens_on_loopback(cluster: FakeCluster)
     spark.streams.removeListener.assert_called_once_with(listener)
     served.close()
     spark.streams.removeListener.assert_called_once()
+
+
+def test_the_endpoint_asks_for_a_token_and_for_its_own_name(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("a-token\n")
+    token.chmod(0o600)
+
+    def status(served: QueryMetrics, **headers: str) -> int:
+        asked = urllib.request.Request(f"http://{served.address}/metrics", headers=headers)
+        try:
+            with urllib.request.urlopen(asked, timeout=10) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code
+
+    with metrics(Mock(), 0, token_file=str(token)) as served:
+        assert status(served) == 401
+        assert status(served, Authorization="Bearer a-toke") == 401
+        assert status(served, Authorization="Bearer a-token") == 200
+    with metrics(Mock(), 0) as served:
+        assert status(served) == 200
+        assert status(served, Host="elsewhere.example") in (400, 403, 421)
+    token.chmod(0o644)
+    with pytest.raises(ConfigError, match="metricsTokenFile"):
+        metrics(Mock(), 0, token_file=str(token))
 
 
 def test_the_endpoint_ends_also_when_the_session_has_ended() -> None:
