@@ -31,6 +31,8 @@ from pymq.spark.planning.selection import Selection  # noqa: E402
 from pymq.spark.planning.topics import TopicChoice  # noqa: E402
 from pymq.spark.reading.reader import RangeReader  # noqa: E402
 from pymq.spark.session import gateway  # noqa: E402 - what needs the extra
+from pymq.spark.source.options import SourceOptions  # noqa: E402
+from pymq.spark.source.stream import PymqStreamReader  # noqa: E402
 from tests.spark.kills.attack import committed_files  # noqa: E402
 from tests.spark.patience import run_to_its_end  # noqa: E402
 
@@ -112,6 +114,24 @@ def test_a_broker_with_sql_switched_off(apache: ApacheServer, sized: str) -> Non
             count(Selection(sql="size > 5"))
     finally:
         switch_sql(apache.broker, "true")
+
+
+def test_batches_with_a_limit_of_bytes_keep_to_it_and_lose_nothing(apache: ApacheServer, topic: str) -> None:
+    options = SourceOptions(
+        {"namesrv": apache.namesrv, "topic": topic, "startingOffsets": "earliest", "maxBytesPerTrigger": "64KB"}
+    )
+    stream = PymqStreamReader(options, ("queueId", "queueOffset"))
+    at, sizes, rows = stream.initialOffset(), [], 0
+    with RemoteCluster(apache.namesrv) as view:
+        queues = {queue.queue_id: queue for queue in view.queues_of([topic])[topic]}
+        while (end := stream.latestOffset(at, stream.getDefaultReadLimit())) != at:
+            parts = [part for partition in stream.partitions(at, end) for part in partition.parts]
+            asks = [(queues[part.queue_id], part.from_offset, part.count) for part in parts]
+            sizes.append(sum(entry.size_bytes for entries in view.entries(asks) for entry in entries))
+            rows += sum(part.count for part in parts)
+            at = end
+    assert rows == MESSAGE_COUNT
+    assert len(sizes) > 1 and all(0 < size <= 64 * 1024 for size in sizes)
 
 
 def test_a_stream_reads_every_message_once_also_of_new_queues(apache: ApacheServer, tmp_path: Path) -> None:
