@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from pymq.model import properties as names
+from pymq.model.message import PRIORITY_MAX
 from pymq.model.message_types import PRIORITY, TYPE_ATTRIBUTE, message_type
 from pymq.model.properties import find_property, without_properties
 from pymq.model.tables import SubscriptionGroupConfig, TopicConfig
 
 FACTOR_ATTRIBUTE: Final = "priority.factor"
 FACTOR_MAX: Final = 100  # percent; also the default
-PRIORITY_MAX: Final = 2**31 - 1
 _NAME: Final = names.PRIORITY.encode()
 _NUMBER = re.compile(rb"[+-]?[0-9]{1,10}")
 

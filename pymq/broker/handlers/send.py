@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pymq.broker.metadata.late import WhenRegistered, answer_when_saved
+from pymq.broker.metadata.late import WhenRegistered, answer_when_registered
 from pymq.broker.runtime import Runtime
 from pymq.broker.timers.timer_puts import TimerTarget
 from pymq.errors import Refusal
@@ -280,12 +280,7 @@ class SendHandlers:
             finally:
                 self._schedule_turn_end()  # a send that waited for a save is in no turn that commits
 
-        registered = answer_when_saved(request, peer, again)
-
-        def register() -> None:
-            self._when_registered(lambda: registered(None))
-
-        saved = answer_when_saved(request, peer, register)
+        saved = answer_when_registered(request, peer, self._when_registered, again)
         self._topics.make_for_send(
             header.topic,
             header.default_topic,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pymq.broker.handlers.name_lists import checked_list
-from pymq.broker.metadata.late import WhenRegistered, answer_when_saved, version_ext
+from pymq.broker.metadata.late import WhenRegistered, answer_when_registered, answer_when_saved, version_ext
 from pymq.broker.metadata.metadata import Metadata
 from pymq.broker.metadata.topic_rules import changed_attributes, check_topic_name
 from pymq.broker.report.row_pages import Sight
@@ -139,10 +139,8 @@ class TopicAdminHandlers:
             self._order_infos.forget_all(topics=topics)
             self._stats.forget_topic(*topics)
             self._revive_log.forget(topics=topics)
-            self._share_deletions(self._store.deletions.ends, answer_when_saved(asked, peer, shared))
-
-        def shared() -> None:
-            self._when_registered(lambda: peer.answer(asked, Reply()))
+            answered = answer_when_registered(asked, peer, self._when_registered, Reply)
+            self._share_deletions(self._store.deletions.ends, answered)
 
         self._topics.delete(*topics, done=answer_when_saved(request, peer, finish))
 

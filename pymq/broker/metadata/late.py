@@ -39,6 +39,14 @@ def answer_when_saved(request: Command, peer: Peer, finish: Callable[[], Reply |
     return saved
 
 
+def answer_when_registered(
+    request: Command, peer: Peer, when_registered: WhenRegistered, finish: Callable[[], Reply | None]
+) -> Saved:
+    """Return a callback as :func:`answer_when_saved`, whose ``finish`` runs once name servers know the change too."""
+    registered = answer_when_saved(request, peer, finish)
+    return answer_when_saved(request, peer, lambda: when_registered(lambda: registered(None)))
+
+
 def version_ext(version: DataVersion) -> dict[str, str]:
     """Return the field of an answer that tells PyMQ's admin client a table's version."""
     return {VERSION_FIELD: str(version.counter)}

@@ -93,6 +93,11 @@ class Entry(NamedTuple):
     place: int
     size_bytes: int
 
+    @property
+    def end(self) -> int:
+        """The place behind it."""
+        return self.place + self.size_bytes
+
 
 class _Answer(NamedTuple):
     address: str

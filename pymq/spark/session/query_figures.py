@@ -14,8 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from pymq.errors import UsageError
 from pymq.metrics.family import Collector, Family, Metric, Reading, counter, gauge, single
-from pymq.spark.planning.ranges import QueueKey
-from pymq.spark.source.stream_offsets import Offsets, from_json, spans
+from pymq.spark.source.stream_offsets import Offsets, Span, from_json, spans
 
 NODE_TYPE: Final = "spark"
 QUERIES_MAX: Final = 100
@@ -54,14 +53,6 @@ GROUP_LAG = gauge(
 OF_QUERIES = (BATCHES, BATCH_TIME)
 OF_TOPICS = (ROWS, ROW_RATE, BYTES, BYTE_RATE, LAG, BEHIND, GROUP_LAG)
 SPARK_METRICS = (QUERIES, LEFT_OUT, ANSWERS, *OF_QUERIES, *OF_TOPICS)
-
-
-class Span(NamedTuple):
-    """Offsets of a queue that the last batch has passed."""
-
-    key: QueueKey
-    low: int
-    high: int
 
 
 class TopicLook(NamedTuple):
@@ -221,7 +212,7 @@ def _add_batch(query: _Query, sources: Any, batch_s: float) -> None:
         end = _offsets(source.get("endOffset"))
         if not end:
             continue
-        batch = [Span(*one) for one in spans(_offsets(source.get("startOffset")), end)]
+        batch = list(spans(_offsets(source.get("startOffset")), end))
         for key, low, high in batch:
             rows[key[0]] = rows.get(key[0], 0) + high - low
         # A report without latest offsets says nothing of the lag.

@@ -168,7 +168,7 @@ def topic_looks(view: RemoteCluster, position: Position, group: str, now_ms: int
     for topic, keys in by_topic.items():
         begin = {key: position.ends[key] for key in keys}
         highs = {key: bounds[key].high for key in keys}
-        behind = sorted(spans(begin, highs), key=lambda span: span[1] - span[2])
+        behind = sorted(spans(begin, highs), key=lambda span: span.low - span.high)
         places = {queues[key]: max(low, bounds[key].low) for key, low, _ in behind[:AGED_QUEUES_MAX]}
         looks[topic] = TopicLook(
             row_count(begin, highs),

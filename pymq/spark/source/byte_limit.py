@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from pymq.model.layout import RECORD_OVERHEAD_BYTES
 from pymq.spark.planning.cluster import Entry, Queue
 
 # One request's entries: what brokers answer at most.
 ENTRIES_PER_REQUEST_MAX: Final = 1_000
 # The entries of a queue that a batch adds up. Each is 100 bytes of JSON on the way.
 ADDED_ENTRIES_MAX: Final = 8_000
-# The least size of a stored message; a limit fits no more rows than it has of these.
-RECORD_BYTES_MIN: Final = 91
 # The places that one round of the search asks for: 1,000,000 rows take five rounds.
 PLACES_PER_ROUND: Final = 16
 
@@ -50,14 +49,17 @@ class _Share:
     def take(self, budget_bytes: int) -> int:
         """Take the rows that fit; return their bytes."""
         left = budget_bytes
-        while not self.is_whole and left >= RECORD_BYTES_MIN:
-            if self._entry(left) is None:
+        while not self.is_whole and left >= RECORD_OVERHEAD_BYTES:
+            entry = self._entry(left)
+            if entry is None:
                 break
-            size = self._next_size()
+            # Messages of an inner batch have one place.
+            size = 0 if self._last is not None and self._last.place == entry.place else entry.size_bytes
             if size > left:
                 break
             left -= size
-            self._pass()
+            self._last = self._entries.pop()
+            self.end += 1
         return budget_bytes - left
 
     def take_one(self) -> None:
@@ -67,39 +69,30 @@ class _Share:
     def _entry(self, budget_bytes: int) -> Entry | None:
         """Return the entry at ``end``, None where too many are added up already or the broker has none."""
         if not self._entries and self._added < ADDED_ENTRIES_MAX:
-            count = min(ENTRIES_PER_REQUEST_MAX, self._high - self.end, budget_bytes // RECORD_BYTES_MIN + 1)
+            count = min(ENTRIES_PER_REQUEST_MAX, self._high - self.end, budget_bytes // RECORD_OVERHEAD_BYTES + 1)
             found = self._ask([(self._queue, self.end, min(count, ADDED_ENTRIES_MAX - self._added))])[0]
             self._added += len(found)
             self._entries = found[::-1]
         return self._entries[-1] if self._entries else None
-
-    def _next_size(self) -> int:
-        # Messages of an inner batch have one place.
-        entry = self._entries[-1]
-        return 0 if self._last is not None and self._last.place == entry.place else entry.size_bytes
-
-    def _pass(self) -> None:
-        self._last = self._entries.pop()
-        self.end += 1
 
     @property
     def place(self) -> int | None:
         """Where the last added message ends in the log; None where entries are still to be added, or all are."""
         if self.is_whole or self._added < ADDED_ENTRIES_MAX or self._entries or self._last is None:
             return None
-        return self._last.place + self._last.size_bytes
+        return self._last.end
 
     def reach(self, place: int) -> int:
         """Take the rows that end at or before a place of the log; return where the last one ends."""
         assert self._last is not None
-        base = reached = self._last.place + self._last.size_bytes
+        base = reached = self._last.end
         known, beyond = self.end, self._high + 1  # rows below `known` fit, those below `beyond` don't
         while beyond - known > 1:
             step = max(1, (beyond - known) // (PLACES_PER_ROUND + 1))
             ends = list(range(known + step, beyond, step))[: PLACES_PER_ROUND + 1]
             answers = self._ask([(self._queue, end - 1, 1) for end in ends])
             for end, found in zip(ends, answers, strict=True):
-                at = found[0].place + found[0].size_bytes if found else -1
+                at = found[0].end if found else -1
                 if not base <= at <= place:
                     beyond = end
                     break

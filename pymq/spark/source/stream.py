@@ -238,7 +238,7 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
         end: Offsets,
     ) -> Offsets:
         """Return the end of a batch of ``maxBytesPerTrigger`` at most. Raises UsageError if a broker says no sizes."""
-        found = [(key, low, high) for key, low, high in spans(begin, end) if key in looks]
+        found = [span for span in spans(begin, end) if span.key in looks]
         # Messages that a broker has deleted take no bytes, and it lists none of them.
         lows = {queues[key]: min(high, max(low, looks[key].low)) for key, low, high in found}
         highs = {queues[key]: high for key, _, high in found}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pymq.errors import UsageError
 from pymq.spark.planning.ranges import Identity, QueueKey
@@ -19,6 +19,14 @@ Offsets = dict[QueueKey, int]
 _DIGESTS = "#digests"
 _DELETED = "#deleted"
 _Value = TypeVar("_Value")
+
+
+class Span(NamedTuple):
+    """Offsets [low, high) of a queue."""
+
+    key: QueueKey
+    low: int
+    high: int
 
 
 @dataclass(slots=True)
@@ -99,8 +107,8 @@ def row_count(start: Mapping[QueueKey, int], end: Mapping[QueueKey, int]) -> int
     return sum(high - low for _, low, high in spans(start, end))
 
 
-def spans(start: Mapping[QueueKey, int], end: Mapping[QueueKey, int]) -> Iterable[tuple[QueueKey, int, int]]:
-    """Yield (queue, from, to) of a batch. The same two offsets always give the same batch, as Spark demands.
+def spans(start: Mapping[QueueKey, int], end: Mapping[QueueKey, int]) -> Iterable[Span]:
+    """Yield what a batch takes of its queues. The same two offsets always give the same batch, as Spark demands.
 
     A queue that ``start`` lacks is new and begins at 0; one that ends before its start was made again, and too.
     """
@@ -109,4 +117,4 @@ def spans(start: Mapping[QueueKey, int], end: Mapping[QueueKey, int]) -> Iterabl
         if high < low:
             low = 0
         if low < high:
-            yield key, low, high
+            yield Span(key, low, high)

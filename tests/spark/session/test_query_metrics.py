@@ -13,8 +13,9 @@ import pytest
 from pymq.clock import ManualClock
 from pymq.errors import ConfigError, UsageError
 from pymq.spark.planning.cluster import RemoteCluster
-from pymq.spark.session.query_figures import Position, Span
+from pymq.spark.session.query_figures import Position
 from pymq.spark.session.query_metrics import QueryMetrics, metrics, topic_looks
+from pymq.spark.source.stream_offsets import Span
 from tests.interop.support.probe import wait_until
 from tests.spark.fake_cluster import BROKER, FakeCluster
 from tests.spark.record_bytes import BORN_MS, record

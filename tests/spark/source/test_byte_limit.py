@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 from pymq.errors import UsageError
+from pymq.model.layout import RECORD_OVERHEAD_BYTES
 from pymq.spark.planning.cluster import Entry, Queue
-from pymq.spark.source.byte_limit import ADDED_ENTRIES_MAX, RECORD_BYTES_MIN, within_bytes
+from pymq.spark.source.byte_limit import ADDED_ENTRIES_MAX, within_bytes
 from pymq.spark.source.options import SourceOptions
 from pymq.spark.source.stream import PymqStreamReader
 from pymq.wire.codes import RequestCode
@@ -57,7 +58,7 @@ def test_a_batch_ends_at_the_last_row_that_fits(bytes_max: int, end: int) -> Non
     assert Log(*[(0, 100)] * 4).cut(bytes_max) == {0: end}
 
 
-@pytest.mark.parametrize("bytes_max", [1, RECORD_BYTES_MIN, 4 * MIB - 1])
+@pytest.mark.parametrize("bytes_max", [1, RECORD_OVERHEAD_BYTES, 4 * MIB - 1])
 def test_a_row_above_the_limit_comes_alone(bytes_max: int) -> None:
     assert Log((0, 4 * MIB), (0, 100), (1, 4 * MIB)).cut(bytes_max) == {0: 1, 1: 0}
 
@@ -129,7 +130,7 @@ def test_rows_that_no_broker_lists_come_one_by_one() -> None:
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 3), st.integers(RECORD_BYTES_MIN, 5000)), min_size=1, max_size=60),
+    st.lists(st.tuples(st.integers(0, 3), st.integers(RECORD_OVERHEAD_BYTES, 5000)), min_size=1, max_size=60),
     st.integers(1, 20_000),
     st.integers(0, 9),
 )
