@@ -11,6 +11,7 @@ from typing import cast
 import pytest
 
 from tests.hostile.harness import SOCKET_TIMEOUT_S, V2, Peer, Victim, ask, sized
+from tests.interop.support.probe import wait_until
 
 DESCRIPTOR_COUNT = 1024
 CONNECTION_COUNT = sized(DESCRIPTOR_COUNT, 1020)
@@ -19,10 +20,17 @@ NONE_ACCEPTED_S = 1.0  # then it takes no more
 
 
 @pytest.fixture(scope="module")
-def small() -> Iterator[Victim]:
+def server() -> Iterator[Victim]:
     """A server that may have 1,024 files."""
     with Victim(descriptor_count=DESCRIPTOR_COUNT) as server:
         yield server
+
+
+@pytest.fixture
+def small(server: Victim) -> Victim:
+    """The server, once it has noticed that the connections of an earlier test have ended."""
+    wait_until("the ends of connections", lambda: server.open_file_count() < RESERVED_COUNT)
+    return server
 
 
 @contextlib.contextmanager
