@@ -20,7 +20,8 @@ _SIZE_FACTORS = {
     "T": 1024**4,
     "TB": 1024**4,
 }
-_DURATION_FACTORS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+MS_PER_DAY = 86_400_000
+_DURATION_FACTORS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": MS_PER_DAY}
 # A number with more than 18 digits is a typing error and not a size or a time.
 _NUMBER_UNIT = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([a-zA-Z]*)\s*")
 _EPOCH_NUMBER = re.compile(r"[0-9]{1,18}")

@@ -1,7 +1,8 @@
 """Makes ``format("pymq")`` known: Spark looks for packages named ``pyspark_*`` and takes their DefaultSource.
 
 Programs call :func:`register`, which works where that search fails, and give :func:`batch_writer` to ``foreachBatch``.
-:func:`metrics` serves the figures of streaming queries to Prometheus.
+:func:`metrics` serves the figures of streaming queries to Prometheus, and :func:`table_ends` says where an export's
+table ends.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -9,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from pymq.spark.data_source import PymqDataSource as DefaultSource
 
 if TYPE_CHECKING:
+    from pymq.spark.export.logs import table_ends
     from pymq.spark.session.query_metrics import metrics
     from pymq.spark.session.registering import register
     from pymq.spark.sink.batch_writer import batch_writer
 
-__all__ = ["DefaultSource", "batch_writer", "metrics", "register"]
+__all__ = ["DefaultSource", "batch_writer", "metrics", "register", "table_ends"]
 
 
 def __getattr__(name: str) -> Any:
@@ -30,4 +32,8 @@ def __getattr__(name: str) -> Any:
         from pymq.spark.session.query_metrics import metrics
 
         return metrics
+    if name == "table_ends":
+        from pymq.spark.export.logs import table_ends
+
+        return table_ends
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -55,7 +55,6 @@ HEADINGS: Mapping[str, CommandTable] = {
         "spark-import": ("pymq.cli.spark.spark_import", "Send rows of Parquet, JSON or CSV to topics with Spark."),
         "spark-sql": ("pymq.cli.spark.spark_sql", "Query topics, store directories and lakes with SQL."),
         "pipeline": ("pymq.cli.pipeline.command", "Run a file of sources, SQL steps and sinks with Spark."),
-        "spark-compact": ("pymq.cli.spark.spark_compact", "Merge the small Parquet files of an export."),
     },
     "Develop": {
         "filter": ("pymq.cli.filter.command", "List message filters, and try expressions on messages."),

@@ -1,12 +1,11 @@
 """A sink that archives topics: the export of :mod:`pymq.spark.export.export`, in the pipeline's Spark session.
 
-Its directory is what ``pymq spark-export`` writes, so ``--archive`` of other commands joins it with the broker. Its
-place is in its own log, not in the pipeline's checkpoint.
+Its directory or table is what ``pymq spark-export`` writes. Its place is in its own log, not in the pipeline's
+checkpoint.
 """
 
 from __future__ import annotations
 
-import re
 import threading
 from collections import deque
 from collections.abc import Mapping
@@ -15,49 +14,15 @@ from typing import TYPE_CHECKING
 
 from pymq.clock import Clock, SystemClock
 from pymq.errors import PymqError
-from pymq.pipeline.model import AVAILABLE_NOW, Pipeline, Sink, Source
 from pymq.pipeline.report import BATCHES_KEPT, Batch
 from pymq.spark.export import export
 from pymq.spark.export.options import ExportOptions, ExportSummary
-from pymq.spark.places.places import expanded
 from pymq.spark.session.job_progress import NoProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 STOP_TIMEOUT_S = 10.0
-_UNITS_S = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0, "week": 604800.0}
-_INTERVAL = re.compile(r"(?P<count>\d+) (?P<part>milli|micro)?(?P<unit>second|minute|hour|day|week)s?")
-_PARTS = {None: 1.0, "milli": 1e-3, "micro": 1e-6}
-INTERVAL_MIN_S = 0.1
-
-
-def export_options(pipeline: Pipeline, source: Source, sink: Sink) -> ExportOptions:
-    """Return the export that a sink of the format ``archive`` is."""
-    follow = pipeline.trigger != AVAILABLE_NOW
-    options = ExportOptions(
-        namesrv=pipeline.namesrv,
-        credentials=pipeline.credentials,
-        topics=tuple(source.topics),
-        start=source.start,
-        output=expanded(sink.path or ""),
-        master=pipeline.master,
-        follow=follow,
-        follow_every_s=interval_s(pipeline.trigger) if follow else INTERVAL_MIN_S,
-        compact=bool(sink.options.get("compact", False)),
-    )
-    if sink.partition_by:
-        options.partition_by = tuple(sink.partition_by)
-    if "compression" in sink.options:
-        options.compression = str(sink.options["compression"])
-    return options
-
-
-def interval_s(trigger: str) -> float:
-    """Return the seconds of a trigger such as ``10 seconds``, at least :data:`INTERVAL_MIN_S`."""
-    found = _INTERVAL.fullmatch(trigger)
-    assert found is not None  # load.py
-    return max(INTERVAL_MIN_S, int(found["count"]) * _PARTS[found["part"]] * _UNITS_S[found["unit"]])
 
 
 class Archive(NoProgress):

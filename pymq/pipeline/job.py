@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pymq.errors import UsageError
-from pymq.pipeline.archive import Archive, export_options
+from pymq.pipeline.archive import Archive
+from pymq.pipeline.archive_options import export_options
 from pymq.pipeline.checkpoints import claim, directory_of
 from pymq.pipeline.load import PipelineFile, parse_watermark
 from pymq.pipeline.model import AVAILABLE_NOW, Options, Pipeline, Sink, Source

@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 
 from pymq.errors import NotFoundError, UsageError
+from pymq.pipeline.archive_options import export_options
 from pymq.pipeline.model import ARCHIVE_OPTIONS, AVAILABLE_NOW, Pipeline, Sink, Source, Step
 from pymq.pipeline.sql_names import tables_of
 from pymq.pipeline.toml_lines import KeyPath, line_of, lines_of
 from pymq.spark.export.options import PARTITION_LEVELS
-from pymq.spark.places.directories import is_url
-from pymq.spark.places.object_paths import ObjectPath
+from pymq.spark.places.places import expanded
 
 FILE_BYTES_MAX = 1 << 20
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
@@ -215,15 +215,6 @@ def _wrong_sink(sink: Sink, pipeline: Pipeline) -> Iterator[tuple[str, str]]:
         yield from _wrong_archive(sink, pipeline)
 
 
-def _wrong_url(sink: Sink) -> Iterator[tuple[str, str]]:
-    try:
-        ObjectPath(sink.path or "")
-    except UsageError as error:
-        yield "path", str(error)
-    if sink.options.get("compact"):
-        yield "options", f"sink {sink.label} is in an object store, which can't exchange files: leave out compact"
-
-
 def _wrong_archive(sink: Sink, pipeline: Pipeline) -> Iterator[tuple[str, str]]:
     label = sink.label
     source = next((source for source in pipeline.source if source.name == sink.table), None)
@@ -234,11 +225,19 @@ def _wrong_archive(sink: Sink, pipeline: Pipeline) -> Iterator[tuple[str, str]]:
             "from",
             f"sink {label} archives topics whole: give it a source that has only name, topic and start",
         )
-    if is_url(sink.path or ""):
-        yield from _wrong_url(sink)
+    try:
+        expanded(sink.path or "")
+    except UsageError as error:
+        yield "path", str(error)
+        return
     if sink.partition_by and (wrong := sorted({*sink.partition_by} - {*PARTITION_LEVELS})):
         yield "partition_by", f"an archive has no level {wrong[0]}: the levels are {', '.join(PARTITION_LEVELS)}"
     if sink.partition_by and "topic" not in sink.partition_by:
         yield "partition_by", "an archive is read by topic: add topic to partition_by"
     if unknown := sorted({*sink.options} - {*ARCHIVE_OPTIONS}):
         yield "options", f"an archive has no option {unknown[0]}: the options are {', '.join(ARCHIVE_OPTIONS)}"
+    elif source is not None:
+        try:
+            export_options(pipeline, source, sink).check()
+        except UsageError as error:
+            yield "options", str(error)

@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 from pymq.errors import NotFoundError, UnreachableError, UsageError
 from pymq.spark.lake.commits import FOLDER, earlier_settings
 from pymq.spark.lake.parquet_parts import safe_name
-from pymq.spark.places.places import Place, hadoop_url
 from pymq.spark.planning.ranges import ReadSettings
 from pymq.spark.planning.store_place import StorePlace
 from pymq.spark.records.schema import BY_NAME, PROPERTY_PREFIX, USUAL, columns_text, spark_ddl
@@ -46,23 +46,19 @@ class Tables:
     namesrv: str
     credentials: str = ""
     place: StorePlace | None = None
-    lakes: tuple[Place, ...] = ()
+    lakes: tuple[Path, ...] = ()
     on_data_loss: DataLoss = "fail"
-    archive: str = ""
-    """A lake with the older messages of the topics, see :mod:`pymq.spark.lake.history`."""
     registry: str = ""
     """The URL of the schema registry for the column ``bodyJson``."""
 
     @property
     def settings(self) -> ReadSettings:
         """How the topics are looked at."""
-        return ReadSettings(credentials=self.credentials, store=self.place, retry_budget_s=0, archive=self.archive)
+        return ReadSettings(credentials=self.credentials, store=self.place, retry_budget_s=0)
 
     def options_of(self, topic: str, columns: str) -> dict[str, str]:
         """Return the options of ``format("pymq")`` for a topic."""
         options = {"topics": topic, "columns": columns, "pushFilters": "true", "onDataLoss": self.on_data_loss}
-        if self.archive:
-            options["archive"] = self.archive
         if self.registry:
             options["registry"] = self.registry
         if self.place is not None:
@@ -99,7 +95,7 @@ class Query:
         self._tables = tables
         self._sql = sql
         self._topics: dict[str, _Topic] = {}
-        self._lakes: dict[str, Place] = {}
+        self._lakes: dict[str, Path] = {}
         try:
             self._needed = self._columns_of(self._analyzed())
             self._frame = self._over_sources()
@@ -222,7 +218,7 @@ class Query:
                 raise
             return []  # lakes are read without a cluster
 
-    def _lake_topics(self, lake: Place) -> list[str]:
+    def _lake_topics(self, lake: Path) -> list[str]:
         if not (lake / FOLDER).is_dir():
             raise UsageError(f"{lake} is no lake: name the output of pymq spark-export")
         if "topic" not in earlier_settings(lake).get("partition_by", ()):
@@ -239,9 +235,9 @@ class Query:
         options = self._tables.options_of(topic.name, columns_text(columns))
         return self._spark.read.format("pymq").options(**options).load()
 
-    def _lake_frame(self, lake: Place, topic: str) -> DataFrame:
+    def _lake_frame(self, lake: Path, topic: str) -> DataFrame:
         path = lake / f"{_TOPIC_LEVEL}{safe_name(topic)}"
-        return self._spark.read.option("basePath", hadoop_url(lake)).parquet(hadoop_url(path))
+        return self._spark.read.option("basePath", str(lake)).parquet(str(path))
 
     def _register(self, name: str, frame: DataFrame) -> None:
         frame.createOrReplaceTempView(_quoted(name))
@@ -276,8 +272,6 @@ class Query:
         if not is_found or _depends_on_places(self._sql):
             needed = topic.columns
         source = f"store {self._tables.place.directory}" if self._tables.place else f"cluster {self._tables.namesrv}"
-        if self._tables.archive:
-            source = f"archive {self._tables.archive}, then {source}"
         return TableUse(topic.name, source, needed, tuple(dict.fromkeys(terms)))
 
 

@@ -146,7 +146,6 @@ WITHOUT_OUTPUT_FORMATS = {
     "pipeline run": "runs until it is stopped; --json prints the summary",
     "proxy": "a server: --json prints its addresses",
     "raft secret": "writes a file, and says one sentence",
-    "spark-compact": "merges files; --json prints the summary",
     "spark-export": "writes files, and --output names their directory; --json prints the summary",
     "spark-sql": "the rows of a query, with its names",
     "standalone": "a server: --json prints its addresses",

@@ -42,7 +42,8 @@ def add(log: ExportDirectory, number: int, topic: str, schema: pa.Schema) -> Non
     path = f"topic={topic}/b-0-{begin:012d}-{end:012d}.parquet"
     part = {"topic": topic, "broker_name": "b", "queue_id": 0, "from_offset": begin, "to_offset": end}
     counts = {"rows": end - begin, "lost": 0, "filter_errors": 0}
-    log.commit([{**part, **counts}], [{"path": path, "staged": staged}], [Mark(topic, "b", 0, end - 1, f"{end:x}")])
+    files = [{"path": path, "staged": staged}]
+    log.commit([{**part, **counts, "files": files}], [Mark(topic, "b", 0, end - 1, f"{end:x}")])
 
 
 def visible(output: Path) -> list[int]:

@@ -20,7 +20,7 @@ from pymq.cli.main import run
 for line in sys.argv[2:]:
     print(run(line.split()), flush=True)
 """
-LINES = ("spark-export --output x", "spark-import x", "spark-compact x", "spark-sql select", f"pipeline plan {EXAMPLE}")
+LINES = ("spark-export --output x", "spark-import x", "spark-sql select", f"pipeline plan {EXAMPLE}")
 
 
 def run_without(module: str, cwd: Path, *lines: str) -> tuple[list[str], list[str]]:

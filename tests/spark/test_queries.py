@@ -29,7 +29,7 @@ def lake(directory: Path) -> Path:
     """Make a lake with the topic ``old`` of three rows."""
     columns = {"columns": [], "partition_by": ["topic"], "tag": "*"}
     with ExportDirectory(directory, columns) as log:
-        log.commit([], [])
+        log.commit([])
     (directory / "topic=old").mkdir()
     rows = pa.table({"keys": ["a", "b", "c"], "queueOffset": [0, 1, 2]})
     parquet.write_table(rows, directory / "topic=old" / "x.parquet")

@@ -91,13 +91,12 @@ def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         rows = fill(cluster, LARGE_BODY_BYTES if request.param == COMPRESSIONS[0] else 1000)
         ranges = tuple(part for n in (0, 1, 2) for part in cluster.range("123", n).split(50) if part.count)
         work = WriteJob(
-            ranges=ranges, read=read_settings(ReadSettings(), COLUMNS), output=str(log.output),
-            staging=str(log.new_staging("round")), columns=COLUMNS, partition_by=("topic", "dt"),
-            compression=request.param,
+            ranges=ranges, read=read_settings(ReadSettings(), COLUMNS), layout=log.layout,
+            staging=str(log.new_staging("round")), compression=request.param,
         )  # fmt: skip
         write_range(ranges[0], work)
         results = [write_range(part, work) for part in ranges]
-        log.commit([{**one, "files": None} for one in results], [file for one in results for file in one["files"]])
+        log.commit(results)
     return out, rows
 
 

@@ -1,1 +1,1 @@
-"""``pymq spark-export``, ``spark-import``, ``spark-sql`` and ``spark-compact``."""
+"""``pymq spark-export``, ``spark-import`` and ``spark-sql``."""

@@ -37,7 +37,7 @@ from pymq.model.compression import INFLATION_RATIO_MAX
 from pymq.operations.filters import check_sql, parse_plugin
 from pymq.packages import pip_install
 from pymq.spark.session.masters import DEFAULT_DRIVER_MEMORY, DEFAULT_MASTER
-from pymq.units import format_count
+from pymq.units import MS_PER_DAY, format_count, parse_duration_ms
 
 if TYPE_CHECKING:
     from pymq.spark.export.options import ExportSummary
@@ -53,6 +53,8 @@ app = new_app()
         "pymq spark-export -t orders --sql \"amount > 100 AND country = 'DE'\"",
         "pymq spark-export -t orders --filter 'jsonpath:$.items[?@.price > 5]'",
         "pymq spark-export -t orders --output ./lake --follow --every 60",
+        "pymq spark-export -t orders --format delta --output ./table --compact --keep 30d",
+        "pymq spark-export -t orders --format iceberg --catalog prod --table shop.orders",
         "pymq spark-export -t orders --body json --body-schema 'amount double, country string'",
         "pymq spark-export --store /var/lib/pymq/broker-a --output ./lake     (no broker runs)",
         "pymq spark-export -t orders --columns topic,queueOffset,body --dry-run",
@@ -81,8 +83,17 @@ def spark_export(
         ),
     ] = None,
     file_format: Annotated[
-        str, typer.Option("--format", metavar="NAME", help="parquet, json, csv or orc.")
+        str, typer.Option("--format", metavar="NAME", help="parquet, delta, iceberg, json, csv or orc.")
     ] = "parquet",
+    catalog: Annotated[
+        str | None,
+        typer.Option(
+            "--catalog", metavar="NAME", help="Iceberg: a catalog of pyiceberg's settings; else SQLite in DIR."
+        ),
+    ] = None,
+    table: Annotated[
+        str | None, typer.Option("--table", metavar="SPACE.NAME", help="Iceberg: the table, else pymq.messages.")
+    ] = None,
     writer: Annotated[
         str | None,
         typer.Option("--writer", metavar="arrow|spark", help="arrow: Parquet, exactly once; spark: any format."),
@@ -116,8 +127,12 @@ def spark_export(
         float, typer.Option("--every", metavar="SECONDS", help="Time between two looks for new messages.")
     ] = 10.0,
     compact: Annotated[
-        bool, typer.Option("--compact", help="Merge small Parquet files while exporting; see pymq spark-compact.")
+        bool, typer.Option("--compact", help="Merge a table's small files while exporting (delta, iceberg).")
     ] = False,
+    keep: Annotated[
+        str | None,
+        typer.Option("--keep", metavar="AGE", help="Take days that ended longer ago out of a table: 30d."),
+    ] = None,
     master: MasterOption = DEFAULT_MASTER,
     conf: ConfOption = None,
     driver_memory: DriverMemoryOption = DEFAULT_DRIVER_MEMORY,
@@ -148,7 +163,7 @@ def spark_export(
     while_running: WhileRunningOption = False,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
-    """Export topics to Parquet, JSON, CSV or ORC. Needs the spark extra; Java is found or comes with it."""
+    """Export topics to Parquet, a Delta or Iceberg table, JSON, CSV or ORC. Needs the spark extra."""
     chosen = parse_plugin(plugin, expression, via)
     if sql is not None:
         check_sql(sql, print_note)
@@ -163,9 +178,11 @@ def spark_export(
         topics=tuple(topics or ()),
         start=start,
         end=end,
-        output=None if dry_run and output is None else place_of(output or _new_directory()),
+        output=None if output is None and (dry_run or catalog) else place_of(output or _new_directory()),
         format=file_format,
         writer=writer,
+        catalog=catalog,
+        table=table,
         columns=tuple(parse_columns(columns or "")),
         compression=compression,
         tag=tag,
@@ -185,6 +202,7 @@ def spark_export(
         follow=follow,
         follow_every_s=every,
         compact=compact,
+        keep_days=_parse_keep(keep),
     )
     if chosen is not None:
         options.filter, options.filter_expression, options.filter_via = chosen
@@ -211,6 +229,11 @@ def spark_export(
 
 def _words(text: str | None) -> tuple[str, ...]:
     return tuple(word.strip() for word in (text or "").split(",") if word.strip())
+
+
+def _parse_keep(text: str | None) -> float:
+    """Return days; 0 keeps all."""
+    return 0.0 if text is None else parse_duration_ms(text) / MS_PER_DAY
 
 
 def _new_directory() -> str:

@@ -74,9 +74,6 @@ def spark_sql(
         list[str] | None,
         typer.Option("--lake", metavar="DIR", help="Output of spark-export: its topics are tables; repeatable."),
     ] = None,
-    archive: Annotated[
-        str | None, typer.Option("--archive", metavar="DIR", help="Output of spark-export: older messages of topics.")
-    ] = None,
     output: Annotated[QueryOutput, typer.Option("--output", "-o", help="Output format.")] = QueryOutput.table,
     target: Annotated[
         str | None, typer.Option("--out", metavar="FILE", help="Write to this file; required for parquet.")
@@ -124,7 +121,7 @@ def spark_sql(
     place = store_place(store, commit_log, broker_name, while_running=while_running)
     try:
         from pymq.spark.catalog import HOST, TopicTables, thrift_settings
-        from pymq.spark.places.places import expanded, place_of
+        from pymq.spark.places.directories import local_directory
         from pymq.spark.queries import Query, Tables
         from pymq.spark.session import gateway
         from pymq.spark.session.masters import check_driver_memory, check_master
@@ -136,8 +133,7 @@ def spark_sql(
         servers,
         credentials_reference.get(),
         place,
-        tuple(place_of(lake) for lake in lakes or ()),
-        archive=str(expanded(archive)) if archive else "",
+        tuple(local_directory("--lake", lake) for lake in lakes or ()),
         registry=registry or "",
     )
     prepare_spark()

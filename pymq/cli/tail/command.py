@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
@@ -19,10 +19,6 @@ from pymq.model.compression import INFLATION_RATIO_MAX
 from pymq.operations.filters import parse_plugin
 from pymq.operations.queues import parse_queue_choice
 from pymq.operations.start import DEFAULT_LAST_COUNT, Start, StartKind, expand_short_forms, parse_start, parse_stop
-from pymq.packages import pip_install
-
-if TYPE_CHECKING:
-    from pymq.cli.tail.archive import Archive
 
 app = new_app()
 
@@ -53,7 +49,6 @@ class TailCommand(TyperCommand):
         "pymq tail orders --filter regex --expr 'total.: 9' --via filter-server",
         "pymq tail orders --from start --no-follow -o jsonl",
         "pymq tail orders --from 1000 --queue 0 --count 5",
-        "pymq tail orders --archive ./archive --from start   (also what brokers have deleted)",
         "pymq tail orders --grep 'id.: 17' -o raw",
     ),
 )
@@ -148,9 +143,6 @@ def tail(
         str | None,
         typer.Option("--registry", metavar="URL", help="Schemas of a registry, Confluent's or Apicurio's API."),
     ] = None,
-    archive: Annotated[
-        str | None, typer.Option("--archive", metavar="DIR", help="Output of spark-export: older messages.")
-    ] = None,
     output: MessageOutputOption = MessageOutput.text,
     line_format: Annotated[
         str | None, typer.Option("--format", metavar="VERBS", help="A line of your own: '%t %k %b' (docs: cli.md).")
@@ -193,7 +185,6 @@ def tail(
         is_group_named=group is not None,
         create_group=create_group,
         look_back_max=look_back or LOOK_BACK_MAX,
-        archive=None if archive is None else _archive(archive, tag, sql, via),
     )
     show(options, output, line_format, projected(read, fields))
 
@@ -208,17 +199,6 @@ def _check(
         raise UsageError("--create-group needs a name: give --group NAME")
     if line_format is not None and output not in (MessageOutput.text, MessageOutput.table):
         raise UsageError(f"--format and -o {output} are two formats: give one of them")
-
-
-def _archive(directory: str, tag: str, sql: str | None, via: str | None) -> Archive:
-    if via is not None:
-        raise UsageError("--archive and --via exclude each other: an archive has no filter servers")
-    try:
-        from pymq.cli.tail.archive import Archive
-        from pymq.spark.planning.selection import Selection
-    except ModuleNotFoundError as error:
-        raise UsageError(f"--archive needs {error.name}: {pip_install('spark')}") from error
-    return Archive(directory, Selection(tag=tag, sql=sql))
 
 
 def _start(text: str | None, last: int | None, group: str | None) -> Start:

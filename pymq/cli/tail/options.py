@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from pymq.client import MessageQueue
 from pymq.operations.message.selection import MessageSelection
 from pymq.operations.queues import QueueChoice
 from pymq.operations.start import Start
-
-if TYPE_CHECKING:
-    from pymq.cli.tail.archive import Archive
 
 LOOK_BACK_MAX = 100_000  # messages, over all queues, in search of the last ones that match
 
@@ -22,7 +18,7 @@ class TailOptions:
 
     ``retries``, ``dead_letters``: groups whose topics are read too. ``count`` None: no limit. ``stop`` None: no end;
     its kind is OFFSET or TIME. ``is_group_named``: the user chose ``group``, which some broker must have unless
-    ``create_group``. ``look_back_max``: messages. ``archive``: older messages.
+    ``create_group``. ``look_back_max``: messages.
     """
 
     topics: list[str]
@@ -40,7 +36,6 @@ class TailOptions:
     is_group_named: bool = False
     create_group: bool = False
     look_back_max: int = LOOK_BACK_MAX
-    archive: Archive | None = None
 
 
 @dataclass

@@ -79,9 +79,6 @@ class Tail:
             # One more: a broker may answer with the last offset before the time. The message's own time decides.
             end = min(end, await pull.offset_by_time(queue, self._until_ms) + 1)
         kind, value = self._options.start.kind, self._options.start.value
-        archive = self._options.archive if kind is not StartKind.LAST else None
-        if archive is not None and (span := archive.span(queue)) is not None:
-            first = min(first, span.from_offset)
         if kind in (StartKind.FIRST, StartKind.LAST):
             offset = first  # the last ones are looked for behind it
         elif kind is StartKind.END:
@@ -89,8 +86,7 @@ class Tail:
         elif kind is StartKind.OFFSET:
             offset = value
         elif kind is StartKind.TIME:
-            archived = None if archive is None else await asyncio.to_thread(archive.offset_by_time, queue, value)
-            offset = await pull.offset_by_time(queue, value) if archived is None else archived
+            offset = await pull.offset_by_time(queue, value)
         else:
             committed = await pull.committed(queue)
             offset = first if committed is None else committed
@@ -164,10 +160,6 @@ class Tail:
 
     async def _stored(self, pull: PullConsumer, cursor: Cursor) -> AsyncGenerator[StoredMessage, None]:
         """Yield the selected messages of one queue up to its end; pulls the next ones meanwhile."""
-        async for message in self._archived(cursor):
-            yield message
-        if cursor.is_over:
-            return
         pulling = asyncio.ensure_future(self._pull(pull, cursor.queue, cursor.offset))
         try:
             while cursor.offset < cursor.end and not cursor.is_over:
@@ -184,24 +176,6 @@ class Tail:
                 self._passed(cursor, cursor.offset)
         finally:
             pulling.cancel()
-
-    async def _archived(self, cursor: Cursor) -> AsyncGenerator[StoredMessage, None]:
-        """Yield the selected messages of one queue that the archive has; the cursor ends at the hand-over."""
-        archive, span = self._options.archive, None
-        if archive is not None:
-            span = archive.span(cursor.queue)
-        if archive is None or span is None or self._options.start.kind is StartKind.LAST:
-            return
-        end = min(span.to_offset, cursor.end)
-        async for messages in archive.messages(cursor.queue, cursor.offset, end):
-            for message in self._options.selection.keep(messages):
-                if self._is_wanted(cursor, message):
-                    yield message
-                if cursor.is_over:
-                    self._passed(cursor, message.queue_offset)
-                    return
-        cursor.offset = max(cursor.offset, end)
-        self._passed(cursor, cursor.offset)
 
     async def _pull(
         self, pull: PullConsumer, queue: MessageQueue, offset: int, suspend_ms: int = 0

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from pymq.spark.lake.parquet_parts import PartWriter, columns_to_read, naming_full_disk
+from pymq.spark.lake.parquet_parts import Layout, PartWriter, columns_to_read, naming_full_disk
 from pymq.spark.places.places import place_of, write_whole
 from pymq.spark.planning.planner import SMALL_TASK_ROWS, rounds
 from pymq.spark.planning.ranges import QueueRange, ReadSettings
@@ -40,10 +40,8 @@ class WriteJob:
 
     ranges: tuple[QueueRange, ...]
     read: ReadSettings
-    output: str
+    layout: Layout
     staging: str
-    columns: tuple[str, ...]
-    partition_by: tuple[str, ...]
     compression: str
     progress: str = ""
 
@@ -57,7 +55,9 @@ class WriteJob:
         fields = json.loads(text)
         fields["ranges"] = tuple(QueueRange.from_dict(part) for part in fields["ranges"])
         fields["read"] = ReadSettings.from_dict(fields["read"])
-        return cls(**{**fields, "columns": tuple(fields["columns"]), "partition_by": tuple(fields["partition_by"])})
+        layout = fields["layout"]
+        levels = {name: tuple(layout[name]) for name in ("columns", "partition_by")}
+        return cls(**{**fields, "layout": Layout(**{**layout, **levels})})
 
 
 def run_job(spark: SparkSession, job: WriteJob) -> list[dict[str, Any]]:
@@ -105,21 +105,13 @@ def write_range(part: QueueRange, job: WriteJob, *, attempt: str = "") -> dict[s
 
     Raises what the reader raises, and OutputFullError; an unfinished file then stays in staging.
     """
-    with naming_full_disk(place_of(job.output)):
+    with naming_full_disk(place_of(job.layout.root)):
         return _write_range(part, job, attempt or secrets.token_hex(8))
 
 
 def _write_range(part: QueueRange, job: WriteJob, attempt: str) -> dict[str, Any]:
     reader = reader_of(part, job.read)
-    writer = PartWriter(
-        part,
-        output=place_of(job.output),
-        staging=place_of(job.staging),
-        attempt=attempt,
-        columns=job.columns,
-        partition_by=job.partition_by,
-        compression=job.compression,
-    )
+    writer = PartWriter(part, job.layout, staging=place_of(job.staging), attempt=attempt, compression=job.compression)
     sender = RowSender(job.progress, str(part))
     try:
         for rows in writer.write(reader.batches()):

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pymq.clock import Clock, SystemClock
 from pymq.errors import NotFoundError, PymqError, UnreachableError, UsageError
 from pymq.spark.export.job_runners import Here, JobRunner, OnSpark, needs_no_spark, run_spark
-from pymq.spark.export.options import ExportOptions, ExportSummary, QueueSummary
+from pymq.spark.export.options import TABLES, ExportOptions, ExportSummary, QueueSummary
 from pymq.spark.export.patience import Patience
 from pymq.spark.places.places import Place
 from pymq.spark.planning.cluster import ClusterView, Queue, SlaveBehindError
@@ -44,11 +44,13 @@ from pymq.spark.source.sources_of_rows import in_reading_order, open_view, reade
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pymq.spark.lake.commits import ExportDirectory
+    from pymq.spark.export.logs import ExportLog
 
 # A schema that is not given comes from so many messages of so many queues.
 INFERRED_ROWS = 500
 INFERRED_QUEUES = 8
+# A following export merges a table's small files after so many commits: each row is written again few times.
+TIDY_COMMITS = 100
 _Answer = TypeVar("_Answer")
 
 log = logging.getLogger(__name__)
@@ -107,7 +109,8 @@ class _Export:
         self.java = ""
         self.resumed = False
         self.behind: Counter[str] = Counter()
-        self.grown: set[Place] = set()
+        self.place: Place | None = None
+        self.untidied = 0
         self._patience = Patience(options.retry_budget_s, progress.trying_again)
         self.read = ReadSettings(
             columns=check_columns(options.columns),
@@ -124,7 +127,7 @@ class _Export:
         now_ms = clock.now_ms()
         self.start, self.end = (parse_position(text, now_ms) for text in (options.start, options.end))
 
-    def plan(self, log: ExportDirectory | None = None) -> Plan:
+    def plan(self, log: ExportLog | None = None) -> Plan:
         """Ask the cluster for the ranges to read, which begin where the ranges of ``log`` end."""
         self.progress.phase("planning")
         with self._cluster() as view:
@@ -174,13 +177,13 @@ class _Export:
 
     def dry_run(self) -> ExportSummary:
         """Only plans; takes an earlier export in the output directory into account, as a real run does."""
-        output = self.options.output
-        if output is not None and self.options.chosen_writer == "arrow" and (output / "_pymq").is_dir():
-            with self._open_log(output, self._body_setting(output)) as log:
+        log = self._earlier_log()
+        if log is None:
+            plan = self.plan()
+        else:
+            with log:
                 self.resumed = log.resumed
                 plan = self.plan(log)
-        else:
-            plan = self.plan()
         for queue in self.queues.values():
             queue.rows = None
         self.written.tasks = len(self._tasks(plan))
@@ -188,12 +191,13 @@ class _Export:
 
     def with_arrow_writer(self) -> ExportSummary:
         """Write Parquet in rounds of tasks, with one commit per round."""
-        assert self.options.output is not None
-        output = self.options.output.absolute()
-        body = self._asked(lambda: self._body_setting(output))
+        from pymq.spark.export.logs import open_log
+
+        body = self._asked(self._body_setting)
         if body is None:
             return self._summary()
-        with self._open_log(output, body) as log:
+        with open_log(self.options, self._settings(body)) as log:
+            self.place = log.output
             self.resumed = log.resumed
             self.read = replace(self.read, body_form=log.settings.get("body", ""))
             plan = self._asked(lambda: self.plan(log))
@@ -212,7 +216,7 @@ class _Export:
                     self._write(OnSpark(spark), log, plan)
             return self._summary()
 
-    def _follow(self, runner: JobRunner, log: ExportDirectory, plan: Plan) -> None:
+    def _follow(self, runner: JobRunner, log: ExportLog, plan: Plan) -> None:
         """Write what comes until the user interrupts."""
         next_plan: Plan | None = plan
         with suppress(KeyboardInterrupt):
@@ -241,7 +245,7 @@ class _Export:
             if self.stop.wait(self.options.follow_every_s):
                 return None
 
-    def _write_batch(self, runner: JobRunner, log: ExportDirectory, plan: Plan) -> None:
+    def _write_batch(self, runner: JobRunner, log: ExportLog, plan: Plan) -> None:
         """Write a plan. What a lost Python process leaves is in the next plan, for the retry budget."""
         begun_s, before = time.monotonic(), self.written.rows
         try:
@@ -256,41 +260,33 @@ class _Export:
         if plan.rows:
             self.progress.batch(self.written.rows - before, time.monotonic() - begun_s)
 
-    def _write(self, runner: JobRunner, log: ExportDirectory, plan: Plan) -> None:
+    def _write(self, runner: JobRunner, log: ExportLog, plan: Plan) -> None:
         tasks = self._tasks(plan)
         self.written.tasks += len(tasks)
         if tasks:
             self.progress.phase("exporting")
         for group in rounds(tasks, self.options.rows_per_round):
             self._write_round(runner, log, group, plan)
-        if self.options.compact:
-            self._compact(log)
+        if self.untidied >= TIDY_COMMITS or not self.options.follow:
+            self._tidy(log)
 
-    def _compact(self, log: ExportDirectory) -> None:
-        """Merge small files of the directories that have got some."""
-        from pymq.spark.lake.compaction import CompactSettings, compact
+    def _tidy(self, log: ExportLog) -> None:
+        """Have a table merge its small files and take out its old days."""
+        if self.untidied and self.options.format in TABLES:
+            self.progress.phase("tidying the table")
+            log.tidy(compact=self.options.compact, keep_days=self.options.keep_days)
+        self.untidied = 0
 
-        self.progress.phase("compacting")
-        compact(
-            log,
-            sorted(path for path in self.grown if isinstance(path, Path)),
-            CompactSettings(compression=self.options.compression, by_size=True),
-        )
-        self.grown.clear()
-        log.remove_replaced()
-
-    def _write_round(self, runner: JobRunner, log: ExportDirectory, tasks: list[QueueRange], plan: Plan) -> None:
+    def _write_round(self, runner: JobRunner, log: ExportLog, tasks: list[QueueRange], plan: Plan) -> None:
         from pymq.spark.export.arrow_writer import WriteJob, finished_results, read_settings
 
         staging = log.new_staging(secrets.token_hex(8))
         with self._listener(runner.host) as target:
             job = WriteJob(
                 ranges=tuple(tasks),
-                read=read_settings(self.read, self.options.columns),
-                output=str(log.output),
+                read=read_settings(self.read, log.layout.columns),
+                layout=log.layout,
                 staging=str(staging),
-                columns=check_columns(self.options.columns),
-                partition_by=self.options.partition_by,
                 compression=self.options.compression,
                 progress=target.target,
             )
@@ -303,13 +299,13 @@ class _Export:
                 raise
         self._commit(log, results, plan)
 
-    def _commit(self, log: ExportDirectory, results: list[dict[str, Any]], plan: Plan) -> None:
+    def _commit(self, log: ExportLog, results: list[dict[str, Any]], plan: Plan) -> None:
         """Commit the results of tasks that continue their queues without a gap."""
         if not results:
             return
         files = [file for result in results for file in result["files"]]
-        ranges = [_committed_range(result) for result in results]
-        log.commit(ranges, files, self._marks(results, plan))
+        log.commit([_committed_part(result) for result in results], self._marks(results, plan))
+        self.untidied += 1
         for result in results:
             queue = self.queues[result["topic"], result["broker_name"], result["queue_id"]]
             queue.rows = (queue.rows or 0) + result["rows"]
@@ -317,7 +313,6 @@ class _Export:
             self.behind[result["topic"]] -= result["to_offset"] - result["from_offset"]
             self.written.rows += result["rows"]
             self.written.filter_errors += result["filter_errors"]
-        self.grown.update((log.output / file["path"]).parent for file in files)
         self.written.files += len(files)
         self.written.bytes += sum(file["bytes"] for file in files)
         self.progress.rows(self.written.rows, self.planned_rows)
@@ -370,31 +365,36 @@ class _Export:
                 ranges = in_reading_order(view, ranges)
         return split_ranges(ranges, rows_max=self.options.rows_of_a_task(plan.rows))
 
-    def _open_log(self, output: Place, body: dict[str, str]) -> ExportDirectory:
-        from pymq.spark.lake.commits import ExportDirectory
+    def _earlier_log(self) -> ExportLog | None:
+        """Return the log that a run would go on with, to look at; None if it would begin."""
+        from pymq.spark.export.logs import earlier_settings, open_to_look
 
         options = self.options
-        return ExportDirectory(
-            output,
-            {
-                "columns": list(check_columns(options.columns)),
-                "partition_by": list(options.partition_by),
-                "tag": options.tag,
-                **options.filter_settings,
-                **body,
-            },
-        )
+        if options.chosen_writer != "arrow" or (options.output is None and options.catalog is None):
+            return None
+        return open_to_look(options, self._settings(self._body_setting())) if earlier_settings(options) else None
 
-    def _body_setting(self, output: Place) -> dict[str, str]:
+    def _settings(self, body: dict[str, str]) -> dict[str, Any]:
+        """Return what a later run must have, too."""
+        options = self.options
+        return {
+            "columns": list(check_columns(options.columns)),
+            "partition_by": list(options.partition_by),
+            "tag": options.tag,
+            **options.filter_settings,
+            **body,
+        }
+
+    def _body_setting(self) -> dict[str, str]:
         """Return the form of bodies as a setting; a schema that is not given is the earlier run's, or inferred."""
         options = self.options
         if options.body != bodies.JSON:
             return {} if options.body == "bytes" else {"body": options.body}
         if options.body_schema is not None:
             return {"body": bodies.json_form(bodies.parse_schema(options.body_schema))}
-        from pymq.spark.lake.commits import earlier_settings
+        from pymq.spark.export.logs import earlier_settings
 
-        earlier = earlier_settings(output).get("body", "")
+        earlier = earlier_settings(options).get("body", "")
         return {"body": earlier if earlier.startswith(bodies.JSON) else self._inferred_form()}
 
     def _inferred_form(self) -> str:
@@ -422,7 +422,7 @@ class _Export:
         options = self.options
         now_s = time.monotonic()
         return ExportSummary(
-            output=str(options.output.absolute()) if options.output else "",
+            output=str(self.place or (options.output.absolute() if options.output else "")),
             format=options.format,
             writer=options.chosen_writer,
             rows=self.written.rows,
@@ -475,11 +475,10 @@ class _Session:
         self._export.ready_s += time.monotonic() - self._stopped_s
 
 
-def _committed_range(result: dict[str, Any]) -> dict[str, Any]:
+def _committed_part(result: dict[str, Any]) -> dict[str, Any]:
     """Return what a commit says of a range: the topic by the name of its generation."""
-    left_out = ("files", "generation")
     name = generation_name(result["topic"], result["generation"])
-    return {**{name: value for name, value in result.items() if name not in left_out}, "topic": name}
+    return {**{name: value for name, value in result.items() if name != "generation"}, "topic": name}
 
 
 @contextmanager

@@ -14,8 +14,12 @@ from pymq.spark.planning.selection import Selection
 from pymq.spark.planning.store_place import StorePlace
 from pymq.spark.session.masters import DEFAULT_DRIVER_MEMORY, DEFAULT_MASTER, cores_of
 from pymq.spark.settings import BODY_ERROR_MODES, DATA_LOSS_MODES, RETRY_BUDGET_S, BodyErrors, DataLoss, rows_of_a_task
+from pymq.spark.tables.iceberg_name import IcebergName, iceberg_name
 
-FORMATS = ("parquet", "json", "csv", "orc")
+# Tables of open formats, whose logs their libraries keep.
+TABLES = ("delta", "iceberg")
+FORMATS = ("parquet", *TABLES, "json", "csv", "orc")
+ARROW_FORMATS = ("parquet", *TABLES)
 WRITERS = ("arrow", "spark")
 PARTITION_COLUMNS = ("topic", "dt")
 # Levels of directories: UTC day and hour of the store time.
@@ -51,6 +55,10 @@ class ExportOptions:
     format: str = "parquet"
     writer: str | None = None
     """``arrow`` (tasks write Parquet, exactly once, can be continued) or ``spark``; None chooses by format."""
+    catalog: str | None = None
+    """The name of an Iceberg catalog in pyiceberg's settings; None: one of SQLite in the output directory."""
+    table: str | None = None
+    """The name of an Iceberg table, ``NAMESPACE.NAME``."""
     columns: tuple[str, ...] = ()
     """Columns by name; empty means the default ones."""
     partition_by: tuple[str, ...] = PARTITION_COLUMNS
@@ -96,7 +104,9 @@ class ExportOptions:
     follow_every_s: float = 10.0
     """Seconds between two looks for new messages, topics and queues."""
     compact: bool = False
-    """Merge small files in directories that were written to (arrow writer)."""
+    """Merge small files (tables)."""
+    keep_days: float = 0.0
+    """Take days that ended longer ago out of a table; 0 keeps all."""
 
     @property
     def selection(self) -> Selection:
@@ -120,7 +130,12 @@ class ExportOptions:
 
     @property
     def chosen_writer(self) -> str:
-        return self.writer or ("arrow" if self.format == "parquet" else "spark")
+        return self.writer or ("arrow" if self.format in ARROW_FORMATS else "spark")
+
+    @property
+    def iceberg(self) -> IcebergName:
+        """The name of the Iceberg table. Raises UsageError."""
+        return iceberg_name(self.catalog, self.table, self.output)
 
     def _check_body(self) -> None:
         if self.body in BODY_FUNCTIONS:
@@ -140,7 +155,7 @@ class ExportOptions:
             raise UsageError(f"--body {self.body} is for the column body, which --columns lacks: name it too")
         is_text = self.format in ("json", "csv") and self.body == "utf8" and not self.columns
         if self.chosen_writer != "arrow" and not is_text:
-            raise UsageError(f"--body {self.body} is for the arrow writer: use --format parquet")
+            raise UsageError(f"--body {self.body} is for the arrow writer: use --format parquet, delta or iceberg")
 
     def _check_store(self) -> None:
         if self.store is not None and self.follow:
@@ -149,15 +164,26 @@ class ExportOptions:
             raise UsageError("a store directory has no filter servers: leave out --via, and the tasks run the filter")
 
     def _check_object_store(self) -> None:
-        if self.chosen_writer != "arrow":
+        if self.format not in TABLES:
             raise UsageError(
-                f"output {self.output} is in an object store, where Spark's writer leaves parts of a failed job: "
-                "write Parquet with the arrow writer, or name a directory"
+                f"output {self.output} is in an object store, where plain files can't be written exactly once: "
+                "use --format delta or --format iceberg, or name a directory"
             )
-        if self.compact:
+
+    def _check_table(self) -> None:
+        is_table = self.format in TABLES
+        if (self.catalog or self.table) and self.format != "iceberg":
+            raise UsageError(f"a catalog and a table's name are for --format iceberg, not {self.format}")
+        if (self.compact or self.keep_days) and not is_table:
             raise UsageError(
-                f"output {self.output} is in an object store, which can't exchange files: leave out compact"
+                f"--compact and --keep are for tables, not {self.format}: use --format delta or --format iceberg"
             )
+        if self.keep_days < 0 or (self.keep_days and not {"dt", "hour"} & set(self.partition_by)):
+            raise UsageError("--keep takes days out of a table: write 0d or more, with date in --partition-by")
+        if self.keep_days and self.format == "delta" and "dt" not in self.partition_by:
+            raise UsageError("--keep takes days out of a Delta table: use date in --partition-by")
+        if self.format == "iceberg":
+            _ = self.iceberg
 
     def rows_of_a_task(self, planned_rows: int) -> int:
         """Return the most rows of a task: few enough that all cores have work until the end, else the given number."""
@@ -180,19 +206,22 @@ class ExportOptions:
             raise UsageError(
                 f"partition columns {','.join(self.partition_by)} contain a duplicate: name each column once"
             )
-        if self.chosen_writer == "arrow" and self.format != "parquet":
-            raise UsageError(f"the arrow writer writes Parquet only, not {self.format}: use --writer spark")
+        if (self.chosen_writer == "arrow") != (self.format in ARROW_FORMATS) and self.format != "parquet":
+            known = "Parquet and tables only" if self.chosen_writer == "arrow" else "no tables"
+            raise UsageError(f"the {self.chosen_writer} writer writes {known}, not {self.format}: leave out --writer")
         if self.follow and (self.chosen_writer != "arrow" or self.end != "latest" or self.max_rows):
-            raise UsageError("following writes Parquet without an end: leave out --to, --max-rows, --format, --writer")
-        if self.compact and (self.chosen_writer != "arrow" or not self.partition_by):
-            raise UsageError("compaction is for Parquet in directories: leave out --writer and --partition-by ''")
+            raise UsageError(
+                "following writes Parquet or a table without an end: leave out --to, --max-rows, --writer and other "
+                "formats"
+            )
+        self._check_table()
         if isinstance(self.output, ObjectPath):
             self._check_object_store()
         if not 0 < self.follow_every_s < float("inf"):
             raise UsageError(f"the time between two looks is {self.follow_every_s} s: write more than 0 seconds")
         self._check_store()
         self._check_body()
-        if self.output is None and not self.dry_run:
+        if self.output is None and self.catalog is None and not self.dry_run:
             raise UsageError("no output directory is given: name one, or use a dry run")
         if self.rows_per_task < 0 or self.rows_per_round < 1 or self.max_rows < 0:
             raise UsageError("rows per round must be at least 1, rows per task and the row limit at least 0")

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
-from pymq.spark.places.places import Place, presence_of, write_durably
+from pymq.spark.places.places import write_durably
 
 VERSION = 1
 FOLDED = "folded.json"
@@ -26,7 +27,7 @@ _COUNTS = ("rows", "lost", "filter_errors")
 class CommitFiles:
     """The commits in ``folder``, of an export in the directory ``output``."""
 
-    def __init__(self, folder: Place, output: Place, *, commits_max: int = COMMITS_MAX) -> None:
+    def __init__(self, folder: Path, output: Path, *, commits_max: int = COMMITS_MAX) -> None:
         """Remove commits that were folded before a crash."""
         self._folder = folder
         self._output = output
@@ -66,7 +67,9 @@ class CommitFiles:
         if len(self._numbers) <= max(self._commits_max, self._folded_files // FILES_PER_COMMIT):
             return
         *old, last = self._numbers
-        folded = _as_one((entry for entry in self.entries() if entry["number"] != last), presence_of(self._output))
+        folded = _as_one(
+            (entry for entry in self.entries() if entry["number"] != last), lambda name: (self._output / name).exists()
+        )
         write_durably(self._folder / FOLDED, folded, indent=None)
         self._folded_number, self._folded_files = folded["number"], len(folded["files"])
         self._numbers = [last]
@@ -85,22 +88,6 @@ class CommitFiles:
             (self._folder / f"{number}.json").unlink()
 
 
-def read_entries(folder: Place) -> list[Entry]:
-    """Return the commits in a folder that an export may be writing to, without changing it."""
-    while True:
-        numbers = [int(path.stem) for path in folder.glob("*.json") if path.stem.isdigit()]
-        folded = folder / FOLDED
-        entries = [json.loads(folded.read_text())] if folded.exists() else []
-        first = entries[0]["number"] if entries else -1
-        try:
-            single = [
-                json.loads((folder / f"{number}.json").read_text()) for number in sorted(numbers) if number > first
-            ]
-        except FileNotFoundError:  # folded meanwhile
-            continue
-        return entries + single
-
-
 def _as_one(entries: Iterable[Entry], is_there: Callable[[str], bool]) -> Entry:
     """Return commits as one: joined ranges, the last mark of each queue, and the files that are still there."""
     number = -1
@@ -117,7 +104,7 @@ def _as_one(entries: Iterable[Entry], is_there: Callable[[str], bool]) -> Entry:
         "version": VERSION,
         "number": number,
         "ranges": [part for parts in ranges.values() for part in _joined(parts)],
-        # A compaction or a user may have removed others.
+        # A user may have removed others.
         "files": [file for path, file in files.items() if is_there(path)],
         "marks": list(marks.values()),
     }
@@ -130,10 +117,6 @@ def _queue(fields: Entry) -> tuple[str, str, int]:
 def _files_of(entry: Entry) -> Iterator[Entry]:
     for file in entry["files"]:
         yield {name: value for name, value in file.items() if name != "staged"}
-    if "replacement" in entry:
-        directory = entry["replacement"]["directory"]
-        for file in entry["replacement"]["added"]:
-            yield {"path": f"{directory}/{file['name']}", **file}
 
 
 def _joined(parts: list[Entry]) -> list[Entry]:

@@ -5,16 +5,11 @@ rename, and then moves the files to their places. A crash before the commit leav
 run removes; after a later crash the next run moves the rest. So a visible file is always committed and never changes.
 Readers skip ``_pymq`` because of its underscore, and staged files don't end in ``.parquet``. Old commits are folded
 into one file (:mod:`pymq.spark.lake.commit_files`).
-
-A compaction (:mod:`pymq.spark.lake.compaction`) commits the replacement of a directory, then exchanges the two in one
-step, and keeps the old one in ``_pymq/replaced`` for a grace.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -22,16 +17,11 @@ from typing import Any
 
 from pymq.errors import UsageError
 from pymq.spark.lake.commit_files import COMMITS_MAX, VERSION, CommitFiles
-from pymq.spark.lake.parquet_parts import naming_full_disk
-from pymq.spark.places.exchange import exchange
+from pymq.spark.lake.parquet_parts import Layout, naming_full_disk
 from pymq.spark.places.places import (
-    Place,
-    make_directory,
+    FileLock,
     move_all,
-    relative,
     remove_tree,
-    sync_directory,
-    take_lock,
     write_durably,
 )
 from pymq.spark.planning.identity import Mark
@@ -39,14 +29,12 @@ from pymq.spark.planning.ranges import QueueKey, ResumeError
 
 FOLDER = "_pymq"
 SETTINGS = "export.json"
-# A reader that has opened a directory before it was replaced has listed it by then.
-REPLACED_GRACE_S = 10.0
 
 
 class ExportDirectory:
     """One export directory, locked while open. Raises UsageError for a directory with other files."""
 
-    def __init__(self, output: Place, settings: dict[str, Any], *, commits_max: int = COMMITS_MAX) -> None:
+    def __init__(self, output: Path, settings: dict[str, Any], *, commits_max: int = COMMITS_MAX) -> None:
         """Open the directory. Raises ResumeError with the differences if an earlier export had other ``settings``.
 
         More than ``commits_max`` commits are folded.
@@ -54,14 +42,14 @@ class ExportDirectory:
         self.output = output
         self.settings = settings
         self.folder = output / FOLDER
-        """The directory of the log, of staged files and of replaced files."""
+        """The directory of the log and of staged files."""
+        self.layout = Layout(str(output), tuple(settings["columns"]), tuple(settings["partition_by"]))
         self._commits = self.folder / "commits"
         self._staging_root = self.folder / "staging"
-        self._replaced = self.folder / "replaced"
         self._is_committing = False
         self._refuse_foreign()
-        make_directory(self._commits)
-        self._lock = take_lock(self.folder, str(output))
+        self._commits.mkdir(parents=True, exist_ok=True)
+        self._lock = FileLock(self.folder, str(output))
         try:
             self._files = CommitFiles(self._commits, output, commits_max=commits_max)
             self._check_settings(settings)
@@ -72,7 +60,6 @@ class ExportDirectory:
             if (last := self._files.last) is not None:
                 self._publish(last)
             self._clear_staging()
-            self.remove_replaced()
         except BaseException:
             self._lock.close()
             raise
@@ -92,42 +79,32 @@ class ExportDirectory:
         """The latest mark of each queue that has one: the next run recognizes the queue by it."""
         return dict(self._marks)
 
-    def new_staging(self, name: str) -> Place:
+    def new_staging(self, name: str) -> Path:
         """Create a directory for a round's files. The name must be new: no late task of an older run may use it."""
         path = self._staging_root / name
-        make_directory(path)
+        path.mkdir(parents=True, exist_ok=True)
         return path
 
-    def commit(
-        self, ranges: Sequence[dict[str, Any]], files: Sequence[dict[str, Any]], marks: Sequence[Mark] = ()
-    ) -> int:
-        """Commit ranges (topic, broker_name, queue_id, from_offset, to_offset, rows, lost) and their staged files.
+    def commit(self, parts: Sequence[dict[str, Any]], marks: Sequence[Mark] = ()) -> int:
+        """Commit ranges (topic, broker_name, queue_id, from_offset, to_offset, rows, lost), each with its files.
 
         ``marks`` identify the queues at a later run.
         """
-        return self._commit({"ranges": list(ranges), "files": list(files), "marks": [mark.to_dict() for mark in marks]})
+        ranges = [{name: value for name, value in part.items() if name != "files"} for part in parts]
+        files = [file for part in parts for file in part["files"]]
+        return self._commit({"ranges": ranges, "files": files, "marks": [mark.to_dict() for mark in marks]})
 
     @property
     def next_number(self) -> int:
         """The number of the next commit."""
         return self._files.next_number
 
-    def commit_replacement(
-        self, directory: Path, staged: Path, removed: Sequence[str], added: Sequence[dict[str, Any]]
-    ) -> int:
-        """Commit that ``staged`` takes a directory's place: ``added`` files hold the rows of ``removed`` ones."""
-        replacement = {
-            "directory": relative(directory, self.output),
-            "staged": relative(staged, self.output),
-            "removed": list(removed),
-            "added": list(added),
-        }
-        return self._commit({"ranges": [], "files": [], "replacement": replacement})
+    def tidy(self, *, compact: bool, keep_days: float) -> None:
+        """Do nothing: a plain directory keeps its files as they are."""
 
     def _commit(self, fields: dict[str, Any]) -> int:
         number = self.next_number
         entry = {"version": VERSION, "number": number, **fields}
-        self._lock.check()
         self._is_committing = True
         with naming_full_disk(self.output):
             self._files.add(entry)
@@ -137,16 +114,6 @@ class ExportDirectory:
         with naming_full_disk(self.output):
             self._files.fold()
         return number
-
-    def remove_replaced(self, grace_s: float = REPLACED_GRACE_S) -> None:
-        """Remove directories that were replaced longer ago than a grace."""
-        if not isinstance(self._replaced, Path):
-            return
-        for path in self._replaced.glob("*"):
-            if time.time() - path.stat().st_ctime >= grace_s:
-                shutil.rmtree(path, ignore_errors=True)
-        with suppress(OSError):  # none, or not empty
-            self._replaced.rmdir()
 
     def close(self) -> None:
         """Remove the rest of staging, of an export without a commit all it made, and release the lock.
@@ -158,9 +125,8 @@ class ExportDirectory:
                 self._clear_staging()
                 if not self.resumed:
                     remove_tree(self.folder)
-                    if isinstance(self.output, Path):
-                        with suppress(OSError):  # not empty, or not ours
-                            self.output.rmdir()
+                    with suppress(OSError):  # not empty, or not ours
+                        self.output.rmdir()
         finally:
             self._lock.close()
 
@@ -173,31 +139,6 @@ class ExportDirectory:
     def _publish(self, entry: dict[str, Any]) -> None:
         """Move a commit's files to their places; files that were moved before stay."""
         move_all(self.output, [(file["staged"], file["path"]) for file in entry["files"]])
-        if "replacement" in entry:
-            self._exchange(entry["number"], entry["replacement"])
-
-    def _exchange(self, number: int, replacement: dict[str, Any]) -> None:
-        """Put a staged directory into its place, unless that was done before; keep the old one as a replaced one.
-
-        A directory that lacks some of the replaced files stays as it is: a user removed them.
-        """
-        staged, final = self.output / replacement["staged"], self.output / replacement["directory"]
-        assert isinstance(staged, Path) and isinstance(final, Path) and isinstance(self._replaced, Path)
-        if not staged.is_dir():
-            return
-        if (staged / replacement["added"][0]["name"]).exists():
-            if not all((final / name).exists() for name in replacement["removed"]):
-                return
-            exchange(staged, final)
-        self._replaced.mkdir(exist_ok=True)
-        # What others put there meanwhile is not of the export, and stays.
-        for path in sorted(staged.iterdir()):
-            if path.name not in replacement["removed"] and not (final / path.name).exists():
-                path.rename(final / path.name)
-        sync_directory(final.parent)
-        staged.rename(self._replaced / str(number))
-        sync_directory(self._replaced)
-        sync_directory(staged.parent)
 
     def _note(self, entry: dict[str, Any]) -> None:
         for part in entry["ranges"]:
@@ -220,30 +161,24 @@ class ExportDirectory:
             # The settings of a run that failed before its first commit don't matter.
             write_durably(path, current)
             return
-        before = json.loads(path.read_text())
-        changed = [
-            f"{name} was {before.get(name)!r}, is {current.get(name)!r}"
-            for name in sorted({*before, *current})
-            if before.get(name) != current.get(name)
-        ]
-        if changed:
-            raise ResumeError(
-                f"{self.output} holds an export with other settings ({'; '.join(changed)}): use a new directory"
-            )
+        refuse_other_settings(self.output, json.loads(path.read_text()), current)
 
     def _clear_staging(self) -> None:
         remove_tree(self._staging_root)
 
 
-def open_existing(output: Place) -> ExportDirectory:
-    """Open the directory of an earlier export with its settings. Raises UsageError for another directory."""
-    settings = earlier_settings(output)
-    if not settings:
-        raise UsageError(f"{output} holds no export with a commit: name the --output of pymq spark-export")
-    return ExportDirectory(output, settings)
+def refuse_other_settings(output: Path | str, before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Raise ResumeError with the differences between an earlier export's settings and these."""
+    changed = [
+        f"{name} was {before.get(name)!r}, is {now.get(name)!r}"
+        for name in sorted({*before, *now})
+        if before.get(name) != now.get(name)
+    ]
+    if changed:
+        raise ResumeError(f"{output} holds an export with other settings ({'; '.join(changed)}): use a new directory")
 
 
-def earlier_settings(output: Place) -> dict[str, Any]:
+def earlier_settings(output: Path) -> dict[str, Any]:
     """Return the settings of the export that is in a directory; none if it holds no commit."""
     path = output / FOLDER / SETTINGS
     if not path.is_file() or not any((output / FOLDER / "commits").glob("*.json")):

@@ -1,8 +1,9 @@
-"""Writes the rows of one range to staged Parquet files, one per run of rows of the same directory. Doesn't use Spark.
+"""Writes the rows of one range to Parquet files, one per run of rows of the same directory. Doesn't use Spark.
 
-A file's final name depends only on its offsets. Files stay in the staging directory, where readers of the output don't
-see them, until the commit log lists them. A staged name holds its attempt's name: Spark may run two attempts of one
-task at once, and each writes files of its own.
+In a plain directory a file's final name depends only on its offsets. Files stay in the staging directory, where readers
+of the output don't see them, until the commit log lists them. The files of a table are written to their places, which
+nobody reads before the table's log names them. A staged name and that of a table's file hold their attempt's name:
+Spark may run two attempts of one task at once, and each writes files of its own.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import pyarrow.parquet as pq
 
 from pymq.errors import PymqError
 from pymq.spark.lake.compression import ZSTD_LEVEL, parse_compression
-from pymq.spark.places.places import NewFile, Place, relative, sync_directory
+from pymq.spark.places.places import NewFile, Place, make_directory, place_of, relative, sync_directory
 from pymq.spark.planning.identity import generation_name
 from pymq.spark.planning.ranges import QueueRange
 from pymq.spark.records.schema import check_columns
@@ -48,6 +49,7 @@ DICTIONARY_COLUMNS = [
 ]
 
 _HOUR_US = 3_600_000_000
+_NO_TIME_US = -(1 << 63)
 HOURS_PER_DAY = 24
 _EPOCH = date(1970, 1, 1)
 # Columns that the writer needs for the files and their description, even if they are not exported.
@@ -91,6 +93,25 @@ class StagedFile:
         return asdict(self)
 
 
+@dataclass(slots=True, frozen=True)
+class Layout:
+    """How the files of an export lie: below ``root``, with these columns, in these levels of directories."""
+
+    root: str
+    columns: tuple[str, ...]
+    partition_by: tuple[str, ...]
+    in_place: bool = False
+    """Whether files are written to their places: a table's."""
+    keeps_levels: bool = False
+    """Whether files have the columns that are levels, too."""
+
+    @property
+    def written_columns(self) -> tuple[str, ...]:
+        """The columns of a file. One that is a level only would be seen twice by readers."""
+        left_out = () if self.keeps_levels else self.partition_by
+        return tuple(name for name in check_columns(self.columns) if name not in left_out)
+
+
 def columns_to_read(columns: tuple[str, ...]) -> tuple[str, ...]:
     """Return the columns to export and the columns that the writer needs."""
     exported = check_columns(columns)
@@ -98,49 +119,39 @@ def columns_to_read(columns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class PartWriter:
-    """Writes the batches of one range. ``output`` is the export's directory, ``staging`` a directory in it.
+    """Writes the batches of one range. ``staging`` is a directory below the layout's root.
 
     No other writer may have the name ``attempt``.
     """
 
-    def __init__(
-        self,
-        part: QueueRange,
-        *,
-        output: Place,
-        staging: Place,
-        attempt: str,
-        columns: tuple[str, ...],
-        partition_by: tuple[str, ...],
-        compression: str,
-    ) -> None:
+    def __init__(self, part: QueueRange, layout: Layout, *, staging: Place, attempt: str, compression: str) -> None:
         self.files: list[StagedFile] = []
         self._part = part
-        self._topic = safe_name(generation_name(part.topic, part.generation))
-        self._output = output
+        self._generation = generation_name(part.topic, part.generation)
+        self._topic = safe_name(self._generation)
+        self._layout = layout
+        self._root = place_of(layout.root)
         self._staging = staging
         self._attempt = attempt
-        # A column that is a directory level must not be in the files too: readers would see it twice.
-        self._columns = [name for name in check_columns(columns) if name not in partition_by]
-        self._partition_by = partition_by
+        self._columns = list(layout.written_columns)
         self._compression = compression
         self._open: _OpenFile | None = None
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
         """Write all batches and yield the number of rows of each. Close or abandon the writer afterwards."""
         for batch in batches:
-            for hour, run in self._runs(batch):
-                if self._open is None or self._open.hour != hour or self._open.file.is_full:
+            for hour, run in self._runs(self._named(batch)):
+                if self._open is None or self._open.hour != hour:
                     self._finish()
                     self._open = self._start(hour, run)
                 self._open.add(run)
             yield batch.num_rows
 
     def close(self) -> list[StagedFile]:
-        """Finish the last file, make the staging directory durable, and return all files."""
+        """Finish the last file, make the directories of all durable, and return them."""
         self._finish()
-        if self.files:
-            sync_directory(self._staging)
+        for folder in {(self._root / file.staged).parent for file in self.files}:
+            sync_directory(folder)
         return self.files
 
     def abandon(self) -> None:
@@ -150,17 +161,25 @@ class PartWriter:
             self._open.file.abandon()
             self._open = None
 
+    def _named(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the batch with the topic by the name of its generation, where files have the level ``topic``."""
+        if not self._layout.keeps_levels or self._generation == self._part.topic:
+            return batch
+        names = pa.repeat(pa.scalar(self._generation), batch.num_rows)
+        return batch.set_column(batch.schema.names.index("topic"), "topic", names)
+
     def _runs(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield the batch in runs of rows that go to the same directory, each with the hour that this begins at.
 
-        Hours count from 1970; -1 stands for a time before that or none, and for directories without a time.
+        Hours count from 1970; one below 0 stands for an earlier time or none, and for directories without a time.
         """
-        unit_hours = 1 if "hour" in self._partition_by else HOURS_PER_DAY if "dt" in self._partition_by else 0
+        levels = self._layout.partition_by
+        unit_hours = 1 if "hour" in levels else HOURS_PER_DAY if "dt" in levels else 0
         if not unit_hours:
             yield -1, batch
             return
-        times_us = pc.fill_null(batch.column("storeTimestamp").cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
-        hours = np.maximum(times_us // _HOUR_US // unit_hours * unit_hours, -1)
+        times = pc.fill_null(batch.column("storeTimestamp").cast(pa.int64()), _NO_TIME_US)
+        hours = times.to_numpy(zero_copy_only=False) // _HOUR_US // unit_hours * unit_hours
         bounds = [0, *(np.flatnonzero(np.diff(hours)) + 1).tolist(), batch.num_rows]
         for first, last in pairwise(bounds):
             yield int(hours[first]), batch.slice(first, last - first)
@@ -168,26 +187,32 @@ class PartWriter:
     def _start(self, hour: int, run: pa.RecordBatch) -> _OpenFile:
         first = run.column("queueOffset")[0].as_py()
         name = f"{safe_name(self._part.broker_name)}-{self._part.queue_id}-{first:012d}"
-        if "topic" not in self._partition_by:
+        levels = self._layout.partition_by
+        if "topic" not in levels:
             name = f"{self._topic}-{name}"
-        file = NewFile(self._staging / f"{self._attempt}-{len(self.files)}.tmp")
+        own_name = f"{self._attempt}-{len(self.files)}"
+        folders = {"topic": f"topic={self._topic}", **_time_folders(hour)}
+        path = str(PurePosixPath(*[folders[level] for level in levels], name))
+        if self._layout.in_place:
+            place = self._root / f"{path}-{own_name}.parquet"
+            make_directory(place.parent)
+        else:
+            place = self._staging / f"{own_name}.tmp"
+        file = NewFile(place)
         schema = run.select(self._columns).schema
-        return _OpenFile(file, hour, name, parquet_writer(file.target, schema, self._compression))
+        return _OpenFile(file, hour, path, parquet_writer(file.target, schema, self._compression))
 
     def _finish(self) -> None:
         if self._open is None:
             return
         done, self._open = self._open, None
         done.close()
-        folders = {"topic": f"topic={self._topic}", **_time_folders(done.hour)}
-        path = PurePosixPath(
-            *[folders[name] for name in self._partition_by], f"{done.name}-{done.to_offset:012d}.parquet"
-        )
+        staged = relative(done.file.place, self._root)
         size_bytes, digest = done.file.finish()
         self.files.append(
             StagedFile(
-                path=str(path),
-                staged=relative(done.file.place, self._output),
+                path=staged if self._layout.in_place else f"{done.path}-{done.to_offset:012d}.parquet",
+                staged=staged,
                 rows=done.rows,
                 bytes=size_bytes,
                 sha256=digest,
@@ -202,10 +227,10 @@ class PartWriter:
 class _OpenFile:
     """A Parquet file being written: collects rows until they fill a row group."""
 
-    def __init__(self, file: NewFile, hour: int, name: str, writer: pq.ParquetWriter) -> None:
+    def __init__(self, file: NewFile, hour: int, path: str, writer: pq.ParquetWriter) -> None:
         self.file = file
         self.hour = hour
-        self.name = name
+        self.path = path
         self.writer = writer
         self.rows = 0
         self.from_offset = -1
@@ -264,7 +289,7 @@ def parquet_writer(target: Any, schema: pa.Schema, compression: str) -> pq.Parqu
 
 
 def _time_folders(hour: int) -> dict[str, str]:
-    """Return the directories of an hour counted from 1970, by level; -1 has none."""
+    """Return the directories of an hour counted from 1970, by level; one below 0 has none."""
     if hour < 0:
         return {"dt": f"dt={NO_TIME}", "hour": f"hour={NO_TIME}"}
     day = _EPOCH + timedelta(hour // HOURS_PER_DAY)

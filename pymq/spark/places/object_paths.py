@@ -115,11 +115,6 @@ class ObjectPath:
         """Yield the names directly below this one that match a pattern of one level, in order."""
         return (path for path in self.iterdir() if fnmatchcase(path.name, pattern))
 
-    def names_below(self) -> set[str]:
-        """Return the names of all objects below this one, relative to it."""
-        infos = self._listed(recursive=True)
-        return {str(PurePosixPath(info.path).relative_to(self._key)) for info in infos if info.is_file}
-
     def read_text(self) -> str:
         """Return the content. Raises FileNotFoundError."""
         with errors_of(self), self.open_input() as stream:
@@ -148,16 +143,6 @@ class ObjectPath:
         except FileNotFoundError:
             if not missing_ok:
                 raise
-
-    def copy_to(self, target: ObjectPath) -> None:
-        """Have the store copy the object; the copy becomes visible as a whole. Raises FileNotFoundError."""
-        try:
-            with errors_of(target):
-                self.file_system.copy_file(self._key, target._key)
-        except ObjectStoreError:
-            if self.exists():
-                raise
-            raise FileNotFoundError(self.url) from None
 
     def remove_tree(self) -> None:
         """Remove all objects below this name."""

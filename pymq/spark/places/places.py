@@ -1,7 +1,6 @@
 """Places that an export writes to: directories of a file system, and names in an object store.
 
-Both have the methods of paths. What differs is here: how a text, a file or a tree becomes visible and durable, and how
-a writer knows that it is alone.
+Both have the methods of paths. What differs is here: how a text, a file or a tree becomes visible and durable.
 """
 
 from __future__ import annotations
@@ -11,42 +10,22 @@ import io
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import IO, Any, TypeAlias
 
 from pymq.errors import PymqError
 from pymq.file_lock import try_lock_file
 from pymq.spark.places.directories import is_url
-from pymq.spark.places.object_lease import ObjectLease
 from pymq.spark.places.object_paths import ObjectPath, ObjectStoreError, errors_of
 
-if TYPE_CHECKING:
-    import pyarrow.parquet as pq
-
 Place: TypeAlias = Path | ObjectPath
-# A store copies objects by itself, so threads only wait.
-COPIES_AT_ONCE: Final = 8
-# Stores copy at most 5 GB in one request.
-OBJECT_BYTES_MAX: Final = 1 << 30
 
 
 class OutputBusyError(PymqError):
     """Another export writes to the directory."""
-
-
-class WriterLock(Protocol):
-    """What keeps other writers out."""
-
-    def check(self) -> None:
-        """Raise OutputBusyError if others may write by now."""
-        ...
-
-    def close(self) -> None:
-        """Let others in."""
-        ...
 
 
 def place_of(text: str) -> Place:
@@ -60,12 +39,6 @@ def expanded(text: str) -> Place:
     return place.expanduser().absolute() if isinstance(place, Path) else place
 
 
-def hadoop_url(place: Place) -> str:
-    """Return what Spark's JVM calls the place: S3 is s3a there."""
-    text = str(place)
-    return f"s3a:{text.removeprefix('s3:')}" if text.startswith("s3:") else text
-
-
 def relative(place: Place, root: Place) -> str:
     """Return the name of a place below another one of its kind. Raises ValueError."""
     return place.relative_to(root).as_posix()  # type: ignore[arg-type]  # both are of one kind
@@ -77,18 +50,15 @@ def make_directory(place: Place) -> None:
         place.mkdir(parents=True, exist_ok=True)
 
 
-def write_durably(place: Place, value: Any, indent: int | None = 1) -> None:
+def write_durably(path: Path, value: Any, indent: int | None = 1) -> None:
     """Write JSON that is there as a whole or not at all, also after a crash of the machine."""
-    if isinstance(place, ObjectPath):
-        place.write_text(json.dumps(value, indent=indent))
-        return
-    temporary = place.with_suffix(".tmp")
+    temporary = path.with_suffix(".tmp")
     with temporary.open("w") as stream:
         json.dump(value, stream, indent=indent)
         stream.flush()
         os.fsync(stream.fileno())
-    temporary.replace(place)
-    sync_directory(place.parent)
+    temporary.replace(path)
+    sync_directory(path.parent)
 
 
 def write_whole(place: Place, text: str) -> None:
@@ -101,17 +71,20 @@ def write_whole(place: Place, text: str) -> None:
     unfinished.replace(place)
 
 
-def move_all(root: Place, moves: Iterable[tuple[str, str]]) -> None:
-    """Move files to their places, both relative to ``root``; what was moved before stays. Durable on return.
-
-    In an object store each file is copied, and then its old name removed: a kill between the two changes nothing.
-    """
-    if isinstance(root, Path):
-        _rename_all(root, moves)
-        return
-    with ThreadPoolExecutor(COPIES_AT_ONCE) as pool:
-        for done in [pool.submit(_copy, root / old, root / new) for old, new in moves]:
-            done.result()
+def move_all(root: Path, moves: Iterable[tuple[str, str]]) -> None:
+    """Move files to their places, both relative to ``root``; what was moved before stays. Durable on return."""
+    touched: set[Path] = set()
+    for old, new in moves:
+        staged, final = root / old, root / new
+        if not staged.exists():
+            continue
+        if not final.parent.is_dir():
+            final.parent.mkdir(parents=True)
+            touched.update({final.parent.parent, root})
+        staged.replace(final)
+        touched.add(final.parent)
+    for folder in touched:
+        sync_directory(folder)
 
 
 def remove_tree(place: Place) -> None:
@@ -121,20 +94,6 @@ def remove_tree(place: Place) -> None:
             place.remove_tree()
     else:
         shutil.rmtree(place, ignore_errors=True)
-
-
-def presence_of(root: Place) -> Callable[[str], bool]:
-    """Return a test whether a file, named relative to ``root``, is there now."""
-    if isinstance(root, ObjectPath):
-        return root.names_below().__contains__
-    return lambda name: (root / name).exists()
-
-
-def take_lock(folder: Place, what: str) -> WriterLock:
-    """Return a lock of a folder. Raises OutputBusyError, whose text names ``what``."""
-    if isinstance(folder, ObjectPath):
-        return ObjectLease(folder / "writers", OutputBusyError(_busy(what)))
-    return _FileLock(folder / "lock", what)
 
 
 def sync_directory(place: Place) -> None:
@@ -148,13 +107,6 @@ def sync_directory(place: Place) -> None:
         os.close(handle)
 
 
-def parquet_file(place: Place) -> pq.ParquetFile:
-    """Open a Parquet file. Raises FileNotFoundError."""
-    import pyarrow.parquet as pq
-
-    return pq.ParquetFile(place) if isinstance(place, Path) else pq.ParquetFile(place.open_input(), pre_buffer=True)
-
-
 class NewFile:
     """A file that is written once: ``target`` is what pyarrow writes to."""
 
@@ -162,11 +114,6 @@ class NewFile:
         self.place = place
         self._stream = _HashedStream(place) if isinstance(place, ObjectPath) else None
         self.target: Any = self._stream or place
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the next rows belong to another file: an object has a size that the store can copy."""
-        return self._stream is not None and self._stream.count >= OBJECT_BYTES_MAX
 
     def finish(self) -> tuple[int, str]:
         """Make it durable, and return its bytes and SHA-256. pyarrow has ended it."""
@@ -217,42 +164,15 @@ class _HashedStream(io.RawIOBase):
         super().close()
 
 
-class _FileLock:
-    def __init__(self, path: Path, what: str) -> None:
-        self._stream: IO[str] = path.open("w")
+class FileLock:
+    """A lock of a folder. Raises OutputBusyError, whose text names ``what``."""
+
+    def __init__(self, folder: Path, what: str) -> None:
+        self._stream: IO[str] = (folder / "lock").open("w")
         if not try_lock_file(self._stream.fileno()):
             self._stream.close()
-            raise OutputBusyError(_busy(what))
-
-    def check(self) -> None:
-        """Do nothing: the lock holds until it is closed."""
+            raise OutputBusyError(f"another export writes to {what}: wait for it, or use another directory")
 
     def close(self) -> None:
+        """Let others in."""
         self._stream.close()
-
-
-def _busy(what: str) -> str:
-    return f"another export writes to {what}: wait for it, or use another directory"
-
-
-def _rename_all(root: Path, moves: Iterable[tuple[str, str]]) -> None:
-    touched: set[Path] = set()
-    for old, new in moves:
-        staged, final = root / old, root / new
-        if not staged.exists():
-            continue
-        if not final.parent.is_dir():
-            final.parent.mkdir(parents=True)
-            touched.update({final.parent.parent, root})
-        staged.replace(final)
-        touched.add(final.parent)
-    for folder in touched:
-        sync_directory(folder)
-
-
-def _copy(staged: ObjectPath, final: ObjectPath) -> None:
-    try:
-        staged.copy_to(final)
-    except FileNotFoundError:  # done before
-        return
-    staged.unlink(missing_ok=True)

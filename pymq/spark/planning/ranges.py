@@ -54,8 +54,6 @@ class QueueRange:
     from_offset: int
     to_offset: int
     addresses: tuple[str, ...]
-    is_archived: bool = False
-    """Whether the range is read from the lake of :attr:`ReadSettings.archive`."""
     has_master: bool = True
     """Whether the first address is a master's: what a slave lacks may only not have come yet."""
     identity: Identity | None = None
@@ -130,8 +128,6 @@ class ReadSettings:
     """Messages with the id and body of one among so many rows before them are left out; 0 leaves none out."""
     store: StorePlace | None = None
     """The directory to read instead of brokers."""
-    archive: str = ""
-    """The lake that has the older messages of the topics; empty: none."""
 
     def __post_init__(self) -> None:
         for name in (

@@ -19,7 +19,6 @@ OPTIONS = (
     Option("commitLog", only_batches=True),
     Option("brokerName", only_batches=True),
     Option("whileRunning", only_batches=True),
-    Option("archive", only_batches=True),
     Option("topics", ("topic", "subscribe")),
     Option("path", is_internal=True),
     Option("subscribePattern"),

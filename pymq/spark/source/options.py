@@ -7,7 +7,6 @@ import json
 from pymq.client.schema_registry import SchemaRegistry
 from pymq.errors import UsageError
 from pymq.model.compression import INFLATION_RATIO_MAX
-from pymq.spark.places.places import expanded
 from pymq.spark.planning.planner import PartitionSizes
 from pymq.spark.planning.positions import LATEST, Position, parse_by_queue, parse_position
 from pymq.spark.planning.ranges import DEFAULT_GROUP, QueueRange, ReadSettings
@@ -43,8 +42,6 @@ class SourceOptions(ColumnOptions):
             if option.only_batches and option.name in self._values:
                 pushes = option.name == "pushFilters"
                 reason = "Spark pushes no filters down to streams" if pushes else "a stream goes on"
-                if option.name == "archive":
-                    reason = "a stream begins at a broker; read the history by a batch"
                 if option.name in STORE_OPTIONS:
                     reason = "a stream needs a broker"
                 raise UsageError(f"option {option.name} is for spark.read: {reason}")
@@ -62,14 +59,6 @@ class SourceOptions(ColumnOptions):
         return StorePlace(
             self.text("store"), self.text("commitLog"), self.text("brokerName"), self._flag("whileRunning")
         )
-
-    def archive(self) -> str:
-        """Return the lake that holds the older messages; empty for none."""
-        directory = self.text("archive")
-        for name in ("filter", "dropDuplicates") if directory else ():
-            if self.text(name, "false") != "false":
-                raise UsageError(f"options archive and {name} exclude each other: a lake has no records to run it on")
-        return str(expanded(directory)) if directory else ""
 
     def topics(self) -> TopicChoice:
         """Return which topics and queues to read."""
@@ -117,7 +106,6 @@ class SourceOptions(ColumnOptions):
             inflation_ratio_max=self.number("inflateRatio", INFLATION_RATIO_MAX),
             duplicate_window_rows=self._duplicate_window_rows(),
             store=self.store(),
-            archive=self.archive(),
         )
 
     def _registry(self, columns: tuple[str, ...]) -> str:

@@ -14,7 +14,6 @@ from pymq.spark.planning.ranges import QueueRange, ReadSettings
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pymq.spark.lake.history import HistoryView
     from pymq.spark.planning.store_view import StoreView
     from pymq.spark.reading.unrepeated import UnrepeatedReader
 
@@ -38,10 +37,6 @@ class RowReader(Protocol):
 
 def reader_of(part: QueueRange, settings: ReadSettings) -> RowReader:
     """Return a reader of the range."""
-    if part.is_archived:
-        from pymq.spark.lake.lake_reader import LakeReader
-
-        return LakeReader(part, settings)
     if settings.store is not None:
         from pymq.spark.reading.store_reader import StoreReader
 
@@ -64,22 +59,8 @@ def open_reader(part: QueueRange, settings: ReadSettings) -> RowReader | Unrepea
     return reader_of(part, settings)
 
 
-def open_view(namesrv: str, settings: ReadSettings) -> RemoteCluster | StoreView | HistoryView:
+def open_view(namesrv: str, settings: ReadSettings) -> RemoteCluster | StoreView:
     """Return the planner's view, for a ``with`` block. Raises what the view's class does."""
-    if settings.archive:
-        from pymq.spark.lake.history import HistoryView
-        from pymq.spark.places.places import place_of
-
-        view = _open_stored(namesrv, settings)
-        try:
-            return HistoryView(view, place_of(settings.archive), settings.on_data_loss)
-        except BaseException:
-            view.__exit__()
-            raise
-    return _open_stored(namesrv, settings)
-
-
-def _open_stored(namesrv: str, settings: ReadSettings) -> RemoteCluster | StoreView:
     if settings.store is not None:
         from pymq.spark.planning.store_view import StoreView
 
@@ -88,6 +69,6 @@ def _open_stored(namesrv: str, settings: ReadSettings) -> RemoteCluster | StoreV
 
 
 def in_reading_order(view: ClusterView, ranges: list[QueueRange]) -> list[QueueRange]:
-    """Return the ranges in the best order for reading: a store's in pieces of its log, a lake's before a broker's."""
+    """Return the ranges in the best order for reading: a store's in pieces of its log."""
     split: Callable[[list[QueueRange]], list[QueueRange]] | None = getattr(view, "split", None)
     return ranges if split is None else split(ranges)

@@ -20,7 +20,7 @@ from pymq.model.record import decode_record
 from pymq.spark.export.arrow_writer import WriteJob, finished_results, read_settings, run_as_source, run_as_tasks
 from pymq.spark.export.export import ExportOptions, run
 from pymq.spark.export.job_runners import OnSpark
-from pymq.spark.lake import compaction
+from pymq.spark.lake.parquet_parts import Layout
 from pymq.spark.planning.ranges import DataLossError, ReadSettings, ResumeError
 from pymq.spark.session.failures import WorkerLostError
 from pymq.spark.session.job_progress import NoProgress
@@ -129,33 +129,6 @@ class Visitor(Recorder):
             raise KeyboardInterrupt
 
 
-def test_an_export_follows_until_it_is_interrupted(
-    spark: Any, cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(compaction, "FILES_OF_A_TIER", 3)
-    fill(cluster, "T", 10)
-    fields: dict[str, Any] = {"follow": True, "follow_every_s": 0.01, "compact": True}
-    visitor = Visitor(cluster)
-    summary = run(options(cluster, tmp_path / "out", **fields), visitor)
-    assert (summary.rows, summary.planned_rows, summary.counts_by_topic) == (25, 25, {"T": 22, "new": 3})
-    assert [(queue.from_offset, queue.to_offset, queue.rows) for queue in summary.queues] == [
-        (0, 15, 15),
-        (0, 7, 7),
-        (0, 3, 3),
-    ]
-    assert seen(tmp_path / "out") == everything(T=[15, 7], new=[3])
-    assert visitor.batches == [10, 12, 3]
-    assert (visitor.most_behind, visitor.behind) == ({"T": 12, "new": 3}, {"T": 0, "new": 0})
-    assert visitor.written == summary.counts_by_topic
-    (merged,) = (tmp_path / "out" / "topic=T").rglob("*.parquet")  # of three files
-    assert merged.name.startswith("compacted-")
-    for wrong in ({"end": "-1h"}, {"max_rows": 5}, {"format": "json"}):
-        with pytest.raises(UsageError, match="following writes Parquet without an end"):
-            run(options(cluster, tmp_path / "wrong", **fields, **wrong))
-    with pytest.raises(UsageError, match="write more than 0 seconds"):
-        run(options(cluster, tmp_path / "wrong", follow=True, follow_every_s=0))
-
-
 class Follower(Recorder):
     """Notes what is tried again, and ends an export that follows when it waits for messages with this many rows."""
 
@@ -239,6 +212,28 @@ def test_a_follower_waits_for_a_cluster_that_is_away_when_it_begins(
     assert run(options(cluster, tmp_path / "third", follow=True, **fields), asked, stop=stop).rows == 0
 
 
+def test_an_export_follows_until_it_is_interrupted(spark: Any, cluster: FakeCluster, tmp_path: Path) -> None:
+    fill(cluster, "T", 10)
+    fields: dict[str, Any] = {"follow": True, "follow_every_s": 0.01}
+    visitor = Visitor(cluster)
+    summary = run(options(cluster, tmp_path / "out", **fields), visitor)
+    assert (summary.rows, summary.planned_rows, summary.counts_by_topic) == (25, 25, {"T": 22, "new": 3})
+    assert [(queue.from_offset, queue.to_offset, queue.rows) for queue in summary.queues] == [
+        (0, 15, 15),
+        (0, 7, 7),
+        (0, 3, 3),
+    ]
+    assert seen(tmp_path / "out") == everything(T=[15, 7], new=[3])
+    assert visitor.batches == [10, 12, 3]
+    assert (visitor.most_behind, visitor.behind) == ({"T": 12, "new": 3}, {"T": 0, "new": 0})
+    assert visitor.written == summary.counts_by_topic
+    for wrong in ({"end": "-1h"}, {"max_rows": 5}, {"format": "json"}):
+        with pytest.raises(UsageError, match="following writes Parquet or a table without an end"):
+            run(options(cluster, tmp_path / "wrong", **fields, **wrong))
+    with pytest.raises(UsageError, match="write more than 0 seconds"):
+        run(options(cluster, tmp_path / "wrong", follow=True, follow_every_s=0))
+
+
 def test_plain_tasks_and_the_source_write_the_same(spark: Any, cluster: FakeCluster, tmp_path: Path) -> None:
     """Sessions of Spark Connect have no plain tasks."""
     fill(cluster, "T", 50, 20)
@@ -249,10 +244,8 @@ def test_plain_tasks_and_the_source_write_the_same(spark: Any, cluster: FakeClus
         job = WriteJob(
             ranges=(cluster.range("T", 0, 0, 30), cluster.range("T", 0, 30, 50), cluster.range("T", 1)),
             read=read_settings(ReadSettings(), ()),
-            output=str(tmp_path),
+            layout=Layout(str(tmp_path), (), ("topic",)),
             staging=str(staging),
-            columns=(),
-            partition_by=("topic",),
             compression="zstd",
         )
         results = work(spark, job)
@@ -507,7 +500,7 @@ def test_invalid_options_are_refused(cluster: FakeCluster, tmp_path: Path) -> No
         run(options(cluster, tmp_path / "out", topics=("nope",)))
     for fields, text in (
         ({"format": "xml"}, "format 'xml' is unknown"),
-        ({"format": "csv", "writer": "arrow"}, "writes Parquet only"),
+        ({"format": "csv", "writer": "arrow"}, "writes Parquet and tables only"),
         ({"compression": "brotli"}, "compression 'brotli' is unknown"),
         ({"compression": "zstd:23"}, "level '23' is unknown: zstd takes 1 to 22"),
         ({"compression": "zstd:"}, "level '' is unknown"),

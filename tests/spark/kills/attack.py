@@ -12,13 +12,18 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
 
+from pymq.spark.export.logs import table_ends
+from pymq.spark.export.options import TABLES
+from pymq.spark.tables.iceberg_name import iceberg_name
 from tests.interop.support.replicas import REPOSITORY
 from tests.spark.kills.cluster import Pair, Producer, Row, copied_rows, queue_ends, stored_rows
-from tests.spark.kills.driver import PIPELINE_TABLE, copy_of
+from tests.spark.kills.driver import COLUMNS, PIPELINE_TABLE, copy_of
 from tests.spark.kills.victims import (
     await_end,
     below,
@@ -48,6 +53,8 @@ KINDS = {
     "pipeline": _COPIES,
     "archive": _COPIES,
     "follow": (*_BOTH, "moves"),
+    "delta": (*_BOTH, "moves"),
+    "iceberg": (*_BOTH, "moves"),
     "small": _NO_SPARK,
 }
 # What only a standalone cluster has: an executor's JVM, and a worker with its executor.
@@ -139,6 +146,8 @@ class Attack:
         if self.mode in ("write", "pipeline"):
             return copied_rows(self._pair.namesrv.address, copy_of(TOPIC))
         out = self.home / "out"
+        if self.mode in TABLES:
+            return sorted(zip(*(column.to_pylist() for column in table_rows(out, self.mode)), strict=True))
         files = committed_files(out) if self.mode == "stream" else [str(path) for path in out.rglob("*.parquet")]
         tables = [pq.read_table(file, columns=["queueId", "queueOffset", "msgId"], partitioning=None) for file in files]
         return sorted(row for table in tables for row in zip(*table.to_pydict().values(), strict=True))
@@ -163,6 +172,9 @@ class Attack:
         return self._driver.wait(DEADLINE_S)
 
     def _progress(self) -> int:
+        if self.mode in TABLES:
+            pattern = "_delta_log/*.json" if self.mode == "delta" else "**/metadata/*.metadata.json"
+            return len(list((self.home / "out").glob(pattern))) - 1
         files = dict.fromkeys(("follow", "small", "archive"), EXPORT_LOG)
         places = {**files, "pipeline": f"checkpoint/{PIPELINE_TABLE}/commits"}
         folder = self.home / places.get(self.mode, "checkpoint/commits")
@@ -179,6 +191,9 @@ class Attack:
             brokers = json.loads(lines[2])[TOPIC]
             return {int(queue): end for queues in brokers.values() for queue, end in queues.items()}
         ends: dict[int, int] = {}
+        if self.mode in TABLES:
+            found = json.loads(table_ends(TOPIC, self.mode, str(self.home / "out")))[TOPIC]
+            return {int(queue): end for queues in found.values() for queue, end in queues.items()}
         for path in (self.home / EXPORT_LOG).glob("*.json"):
             with suppress(FileNotFoundError):  # folded meanwhile: the next look finds its end
                 for part in json.loads(path.read_text())["ranges"]:
@@ -280,6 +295,15 @@ class Attack:
             time.sleep(0.05)
         assert self._driver.returncode == -signal.SIGKILL
         await_end(family, DEADLINE_S)
+
+
+def table_rows(out: Path, table_format: str) -> list[Any]:
+    """Return the columns of the rows that a reader of the format sees."""
+    if table_format == "delta":
+        return DeltaTable(str(out)).to_pyarrow_table(columns=list(COLUMNS)).columns
+    name = iceberg_name(None, None, out)
+    table = load_catalog(name.catalog, **name.properties).load_table(name.table)
+    return table.scan(selected_fields=COLUMNS).to_arrow().select(list(COLUMNS)).columns
 
 
 def committed_files(out: Path) -> list[str]:

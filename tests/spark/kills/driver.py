@@ -2,8 +2,8 @@
 the other, which need no Spark, until a file appears; then it reads the rest.
 
 Usage: ``python -m tests.spark.kills.driver MODE NAMESRV TOPIC HOME MASTER [COMMITS]``, with stream, write, update,
-pipeline, archive, follow or small as the MODE. With COMMITS it kills itself in that commit, between the commit and its
-moves.
+pipeline, archive, follow, delta, iceberg or small as the MODE. With COMMITS it kills itself in that commit: between the
+commit and its moves, or at a table before or after what its library does.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,13 @@ from pymq.spark.session.job_progress import NoProgress
 from pymq.spark.session.masters import DEFAULT_MASTER
 from pymq.spark.session.shipping import ship_package
 from pymq.spark.sink.batch_writer import batch_writer
+from pymq.spark.tables.delta_log import DeltaLog
+from pymq.spark.tables.iceberg_log import IcebergLog
 from tests.spark.standalone import CONF
 
 COLUMNS = ("queueId", "queueOffset", "msgId")
 ROWS_OF_A_BATCH = 20_000
+COMMITS_PER_TIDY = 10
 ROWS_OF_THE_LAST_BATCHES = 1_000_000
 PIPELINE_TABLE = "rows"
 PIPELINE = """\
@@ -204,9 +208,12 @@ class UntilStop(NoProgress):
             raise KeyboardInterrupt
 
 
-def follow(namesrv: str, topic: str, home: Path, master: str) -> None:
+def follow(namesrv: str, topic: str, home: Path, master: str, table_format: str = "parquet") -> None:
     """Run the export, again after each failure, until it is to stop; then export what is left."""
     options = export_options(namesrv, topic, home, master)
+    if table_format != "parquet":
+        options.format, options.compact = table_format, True
+        export.TIDY_COMMITS = COMMITS_PER_TIDY
     with session(master):
         options.follow, options.follow_every_s = True, 0.2
         while not (home / "stop").exists():
@@ -257,19 +264,38 @@ def die_in_commit(count: int) -> None:
         publish(self, entry)
 
     ExportDirectory._publish = publish_or_die  # type: ignore[method-assign]
+    for log in (DeltaLog, IcebergLog):
+        log.commit = committing_or_dying(log.commit, count)  # type: ignore[method-assign]
+
+
+def committing_or_dying(commit: Callable[..., int], count: int) -> Callable[..., int]:
+    """Return a commit to a table that dies at its number ``count``, before it or after it."""
+    seen = 0
+
+    def commit_or_die(*arguments: Any) -> int:
+        nonlocal seen
+        seen += 1
+        number = commit(*arguments) if seen < count or count % 2 else 0
+        if seen == count:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return number
+
+    return commit_or_die
 
 
 if __name__ == "__main__":
     kind, address, name, directory, spark_master, *commits = sys.argv[1:]
     if commits:
         die_in_commit(int(commits[0]))
-    runs = {
+    runs: dict[str, Callable[[str, str, Path, str], None]] = {
         "stream": stream,
         "write": write,
         "update": update,
         "pipeline": pipeline,
         "archive": archive,
         "follow": follow,
+        "delta": partial(follow, table_format="delta"),
+        "iceberg": partial(follow, table_format="iceberg"),
         "small": small,
     }
     runs[kind](address, name, Path(directory), spark_master)

@@ -18,7 +18,7 @@ from pymq.errors import UsageError
 from pymq.spark.export.arrow_writer import WriteJob, finished_results, read_settings, write_range
 from pymq.spark.lake import commit_files, parquet_parts
 from pymq.spark.lake.commits import ExportDirectory
-from pymq.spark.lake.parquet_parts import OutputFullError, PartWriter
+from pymq.spark.lake.parquet_parts import Layout, OutputFullError, PartWriter
 from pymq.spark.places.places import OutputBusyError
 from pymq.spark.planning.ranges import QueueRange, ReadSettings, ResumeError
 from pymq.spark.reading.reader import RangeReader
@@ -44,10 +44,8 @@ def job(log: ExportDirectory, cluster: FakeCluster, start: int, stop: int, name:
     values = {
         "ranges": (cluster.range(start=start, stop=stop),),
         "read": read_settings(ReadSettings(), columns),
-        "output": str(log.output),
+        "layout": Layout(str(log.output), columns, fields.pop("partition_by", ("topic", "dt"))),
         "staging": str(log.new_staging(name)),
-        "columns": columns,
-        "partition_by": ("topic", "dt"),
         "compression": "zstd",
     }
     return WriteJob(**{**values, **fields})
@@ -61,7 +59,7 @@ def stage(
 
 
 def commit(log: ExportDirectory, result: dict) -> int:
-    return log.commit([{k: v for k, v in result.items() if k != "files"}], result["files"])
+    return log.commit([result])
 
 
 def visible(output: Path) -> list[int]:
@@ -283,22 +281,14 @@ def test_two_attempts_of_one_task_write_different_files(tmp_path: Path, cluster:
             assert sum(begun) > 0
             files = [writer.close() for writer in (slow, fast)][committed]
             fields = {**part.to_dict(), "rows": 100, "lost": 0}
-            log.commit([fields], [file.to_dict() for file in files])
+            log.commit([{**fields, "files": [file.to_dict() for file in files]}])
         (path,) = output.rglob("*.parquet")
         assert hashlib.sha256(path.read_bytes()).hexdigest() == files[0].sha256
         assert visible(output) == list(range(100))
 
 
 def part_writer(work: WriteJob, part: QueueRange, attempt: str) -> PartWriter:
-    return PartWriter(
-        part,
-        output=Path(work.output),
-        staging=Path(work.staging),
-        attempt=attempt,
-        columns=work.columns,
-        partition_by=work.partition_by,
-        compression=work.compression,
-    )
+    return PartWriter(part, work.layout, staging=Path(work.staging), attempt=attempt, compression=work.compression)
 
 
 def test_results_before_a_gap_can_be_committed_after_a_failure(tmp_path: Path, cluster: FakeCluster) -> None:
@@ -310,7 +300,7 @@ def test_results_before_a_gap_can_be_committed_after_a_failure(tmp_path: Path, c
             write_range(ranges[number], work)
         results = finished_results(work)
         assert [(result["queue_id"], result["to_offset"]) for result in results] == [(0, 20), (0, 40), (1, 30)]
-        log.commit(results, [file for result in results for file in result["files"]])
+        log.commit(results)
     with ExportDirectory(tmp_path / "out", SETTINGS) as log:
         assert log.positions == {KEY: 40, ("T", BROKER, 1): 30}
     assert visible(tmp_path / "out") == sorted([*range(40), *range(30)])
