@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from pymq.pipeline.model import AVAILABLE_NOW, Pipeline, Sink, Source
-from pymq.spark.export.options import ExportOptions
+from pymq.spark.export.options import UPSERT, ExportOptions
 from pymq.spark.places.places import expanded
 from pymq.units import MS_PER_DAY, parse_duration_ms
 
@@ -30,9 +30,13 @@ def export_options(pipeline: Pipeline, source: Source, sink: Sink) -> ExportOpti
         format=str(sink.options.get("format", "parquet")),
         catalog=_text(sink, "catalog"),
         table=_text(sink, "table"),
+        mode=str(sink.options.get("mode", "append")),
+        key=str(sink.options.get("key", "keys")),
         compact=bool(sink.options.get("compact", False)),
         keep_days=parse_duration_ms(str(sink.options.get("keep", "0s"))) / MS_PER_DAY,
     )
+    if options.mode == UPSERT:
+        options.partition_by = ("topic",)
     if sink.partition_by:
         options.partition_by = tuple(sink.partition_by)
     if "compression" in sink.options:

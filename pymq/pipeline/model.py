@@ -12,7 +12,7 @@ AVAILABLE_NOW = "available-now"
 DEFAULT_MASTER = "local[2]"
 # A sink of this format is what spark-export writes.
 ARCHIVE = "archive"
-ARCHIVE_OPTIONS = ("format", "catalog", "table", "compact", "keep", "compression")
+ARCHIVE_OPTIONS = ("format", "catalog", "table", "mode", "key", "compact", "keep", "compression")
 BODY_FORMS = ("binary", "text", "json")
 
 OutputMode: TypeAlias = Literal["append", "update", "complete"]

@@ -1,4 +1,4 @@
-"""The documented pipeline into a table of Delta Lake, with the version of pyspark that its connector is made for."""
+"""Tables of Delta Lake, of a pipeline and of an export, with the pyspark that Delta's connector is made for."""
 
 from __future__ import annotations
 
@@ -91,3 +91,19 @@ def test_a_pipeline_writes_a_table_of_delta(server: Broker, tmp_path: Path, monk
     query = f"select count(*) as n, count(distinct body) as bodies from delta.`{tmp_path}/orders-table`"
     found = json.loads(pymq("spark-sql", query, "-o", "json", *conf))
     assert found == [{"n": FIRST + MORE, "bodies": FIRST + MORE}]
+
+
+def test_spark_reads_a_table_of_an_export(server: Broker, tmp_path: Path) -> None:
+    """What delta-rs has committed and merged, by Delta's own reader: each message once."""
+    topic = f"delta_{uuid.uuid4().hex[:8]}"
+    probe.create_topic(server.namesrv, server.broker, topic)
+    words = ["spark-export", "-t", topic, "--format", "delta", "--output", f"{tmp_path}/t", "--namesrv", server.namesrv]
+    for first, last in ((0, FIRST), (FIRST, FIRST + MORE)):
+        lines = "".join(f"{number}\n" for number in range(first, last))
+        pymq("send", topic, "--batch", "100", "--namesrv", server.namesrv, text=lines)
+        probe.wait_for_messages(server.broker, topic, last)
+        pymq(*words, "--compact", "--rows-per-task", "20")
+    conf = [word for name, value in CONF.items() for word in ("--conf", f"{name}={value}")]
+    query = f"select count(*) as n, count(distinct body) as bodies, min(topic) as topic from delta.`{tmp_path}/t`"
+    found = json.loads(pymq("spark-sql", query, "-o", "json", *conf))
+    assert found == [{"n": FIRST + MORE, "bodies": FIRST + MORE, "topic": topic}]

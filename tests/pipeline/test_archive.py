@@ -105,7 +105,7 @@ def test_the_example_hands_over_to_the_broker(spark: Any, tmp_path: Path) -> Non
         ('topic = "*"', 'path = "x"', "21: sink archive archives topics whole: write the name of a source with topics"),
         ('"archive"\noptions', '"archive"\npartition_by = ["day"]\noptions', "25: an archive has no level day: .*hour"),
         ('"archive"\noptions', '"archive"\npartition_by = ["dt"]\noptions', "25: .*add topic to partition_by"),
-        ("compact", "compct", "25: an archive has no option compct: the options are format, catalog, table, compact"),
+        ("compact", "compct", "25: an archive has no option compct: the options are format, catalog, table, mode"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_line(old: str, new: str, reason: str, tmp_path: Path) -> None:

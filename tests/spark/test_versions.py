@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -103,3 +105,31 @@ def test_stream_sinks(spark: Any, broker: Any, tmp_path: Path) -> None:
         return
     with pytest.raises(Exception, match=r"needs Spark 4\.1, and this is .* foreachBatch\(pyspark_pymq\.batch_writer"):
         run(sink, "Sunk")
+
+
+ICEBERG = "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0"
+READER = """
+import sys
+from pymq.spark.session import gateway
+
+with gateway.running("local[1]", {"spark.jars.packages": sys.argv[1]}) as spark:
+    rows = spark.read.format("iceberg").load(sys.argv[2])
+    places = rows.select("queueId", "queueOffset").distinct()
+    print(rows.count(), rows.where("queueOffset >= 10").count(), places.count())
+"""
+
+
+@pytest.mark.skipif(VERSION != (4, 0), reason="Iceberg's jar is made for one version of Spark")
+def test_spark_reads_a_table_of_iceberg(broker: Any, tmp_path: Path) -> None:
+    """What pyiceberg has committed, and merged, by Iceberg's own reader."""
+    given = ExportOptions(namesrv=broker.namesrv, topics=("In",), output=tmp_path, format="iceberg", compact=True)
+    given.rows_per_task = 10
+    assert export.run(given).rows == COUNT
+    table = max((tmp_path / "pymq" / "messages" / "metadata").glob("*.metadata.json"))
+    done = subprocess.run(
+        [sys.executable, "-c", READER, ICEBERG, str(table)], capture_output=True, text=True, check=False
+    )
+    if "unresolved dependency" in done.stderr:
+        pytest.skip(f"{ICEBERG} can't be fetched")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [str(COUNT), str(COUNT - 4 * 10), str(COUNT)]

@@ -54,6 +54,7 @@ app = new_app()
         "pymq spark-export -t orders --filter 'jsonpath:$.items[?@.price > 5]'",
         "pymq spark-export -t orders --output ./lake --follow --every 60",
         "pymq spark-export -t orders --format delta --output ./table --compact --keep 30d",
+        "pymq spark-export -t prices --format delta --mode upsert --output ./latest",
         "pymq spark-export -t orders --format iceberg --catalog prod --table shop.orders",
         "pymq spark-export -t orders --body json --body-schema 'amount double, country string'",
         "pymq spark-export --store /var/lib/pymq/broker-a --output ./lake     (no broker runs)",
@@ -94,6 +95,12 @@ def spark_export(
     table: Annotated[
         str | None, typer.Option("--table", metavar="SPACE.NAME", help="Iceberg: the table, else pymq.messages.")
     ] = None,
+    mode: Annotated[
+        str, typer.Option("--mode", metavar="append|upsert", help="upsert: the latest message of each key (delta).")
+    ] = "append",
+    key: Annotated[
+        str, typer.Option("--key", metavar="COLUMN", help="The column that is the key, of upsert.")
+    ] = "keys",
     writer: Annotated[
         str | None,
         typer.Option("--writer", metavar="arrow|spark", help="arrow: Parquet, exactly once; spark: any format."),
@@ -183,6 +190,8 @@ def spark_export(
         writer=writer,
         catalog=catalog,
         table=table,
+        mode=mode,
+        key=key,
         columns=tuple(parse_columns(columns or "")),
         compression=compression,
         tag=tag,
@@ -208,6 +217,8 @@ def spark_export(
         options.filter, options.filter_expression, options.filter_via = chosen
     if retry_for is not None:
         options.retry_budget_s = retry_for
+    if mode == "upsert":
+        options.partition_by = ("topic",)
     if partition_by is not None:
         options.partition_by = tuple("dt" if word == "date" else word for word in _words(partition_by))
     options.check()

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pymq.clock import Clock, SystemClock
 from pymq.errors import NotFoundError, PymqError, UnreachableError, UsageError
 from pymq.spark.export.job_runners import Here, JobRunner, OnSpark, needs_no_spark, run_spark
-from pymq.spark.export.options import TABLES, ExportOptions, ExportSummary, QueueSummary
+from pymq.spark.export.options import TABLES, UPSERT, UPSERT_ROWS_PER_ROUND, ExportOptions, ExportSummary, QueueSummary
 from pymq.spark.export.patience import Patience
 from pymq.spark.places.places import Place
 from pymq.spark.planning.cluster import ClusterView, Queue, SlaveBehindError
@@ -265,7 +265,8 @@ class _Export:
         self.written.tasks += len(tasks)
         if tasks:
             self.progress.phase("exporting")
-        for group in rounds(tasks, self.options.rows_per_round):
+        rows_max = UPSERT_ROWS_PER_ROUND if self.options.mode == UPSERT else self.options.rows_per_round
+        for group in rounds(tasks, min(rows_max, self.options.rows_per_round)):
             self._write_round(runner, log, group, plan)
         if self.untidied >= TIDY_COMMITS or not self.options.follow:
             self._tidy(log)
@@ -382,6 +383,7 @@ class _Export:
             "partition_by": list(options.partition_by),
             "tag": options.tag,
             **options.filter_settings,
+            **({"mode": options.mode, "key": options.key} if options.mode == UPSERT else {}),
             **body,
         }
 

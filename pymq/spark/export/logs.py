@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pymq.errors import UsageError
 from pymq.packages import pip_install
-from pymq.spark.export.options import TABLES, ExportOptions
+from pymq.spark.export.options import TABLES, UPSERT, ExportOptions
 from pymq.spark.lake.parquet_parts import Layout
 from pymq.spark.places.places import Place, expanded
 from pymq.spark.planning.identity import Mark, latest_generations
@@ -71,7 +71,9 @@ def open_log(options: ExportOptions, settings: dict[str, Any]) -> ExportLog:
     if options.format == "delta":
         with _extra("delta"):
             from pymq.spark.tables.delta_log import DeltaLog
-        return DeltaLog(_place(options), settings, _schema(settings))
+            from pymq.spark.tables.delta_upserts import DeltaUpserts
+        made = DeltaUpserts if settings.get("mode") == UPSERT else DeltaLog
+        return made(_place(options), settings, _schema(settings))
     if options.format == "iceberg":
         with _extra("iceberg"):
             from pymq.spark.tables.iceberg_log import IcebergLog, columns_of

@@ -12,6 +12,7 @@ from pymq.spark.lake.compression import parse_compression
 from pymq.spark.places.object_paths import ObjectPath
 from pymq.spark.planning.selection import Selection
 from pymq.spark.planning.store_place import StorePlace
+from pymq.spark.records.schema import USUAL
 from pymq.spark.session.masters import DEFAULT_DRIVER_MEMORY, DEFAULT_MASTER, cores_of
 from pymq.spark.settings import BODY_ERROR_MODES, DATA_LOSS_MODES, RETRY_BUDGET_S, BodyErrors, DataLoss, rows_of_a_task
 from pymq.spark.tables.iceberg_name import IcebergName, iceberg_name
@@ -20,12 +21,17 @@ from pymq.spark.tables.iceberg_name import IcebergName, iceberg_name
 TABLES = ("delta", "iceberg")
 FORMATS = ("parquet", *TABLES, "json", "csv", "orc")
 ARROW_FORMATS = ("parquet", *TABLES)
+APPEND, UPSERT = MODES = ("append", "upsert")
+# What upsert compares, and what takes a key's row away.
+UPSERT_NEEDS = ("topic", "storeTimestamp", "queueOffset", "body")
 WRITERS = ("arrow", "spark")
 PARTITION_COLUMNS = ("topic", "dt")
 # Levels of directories: UTC day and hour of the store time.
 PARTITION_LEVELS = (*PARTITION_COLUMNS, "hour")
 
 ROWS_PER_ROUND = 20_000_000
+# The rows of a round are in the driver's memory while they are merged.
+UPSERT_ROWS_PER_ROUND = 500_000
 
 
 BODY_FORMS = ("bytes", "utf8", "json")
@@ -59,6 +65,10 @@ class ExportOptions:
     """The name of an Iceberg catalog in pyiceberg's settings; None: one of SQLite in the output directory."""
     table: str | None = None
     """The name of an Iceberg table, ``NAMESPACE.NAME``."""
+    mode: str = APPEND
+    """``append``, or ``upsert`` for the latest message of each key (Delta)."""
+    key: str = "keys"
+    """The column that is a message's key, of ``upsert``."""
     columns: tuple[str, ...] = ()
     """Columns by name; empty means the default ones."""
     partition_by: tuple[str, ...] = PARTITION_COLUMNS
@@ -184,6 +194,21 @@ class ExportOptions:
             raise UsageError("--keep takes days out of a Delta table: use date in --partition-by")
         if self.format == "iceberg":
             _ = self.iceberg
+        if self.mode == UPSERT:
+            self._check_upsert()
+
+    def _check_upsert(self) -> None:
+        if self.format != "delta":
+            raise UsageError(f"mode upsert is for Delta tables, not {self.format}: use --format delta")
+        if self.partition_by != ("topic",):
+            raise UsageError("mode upsert has one row for a key, of no day: use --partition-by topic")
+        if self.body == "json":
+            raise UsageError(
+                "mode upsert takes an empty body for a deletion, which is no JSON: use --body bytes or utf8"
+            )
+        columns = self.columns or USUAL
+        if missing := [name for name in (self.key, *UPSERT_NEEDS) if name not in columns]:
+            raise UsageError(f"mode upsert needs the column {missing[0]}: name it in --columns, too")
 
     def rows_of_a_task(self, planned_rows: int) -> int:
         """Return the most rows of a task: few enough that all cores have work until the end, else the given number."""
@@ -199,6 +224,7 @@ class ExportOptions:
                 f"compression {self.compression!r} has a level, which only the arrow writer takes: leave it out"
             )
         _check_choice("on-data-loss", self.on_data_loss, DATA_LOSS_MODES)
+        _check_choice("mode", self.mode, MODES)
         _check_choice("body-errors", self.body_errors, BODY_ERROR_MODES)
         for name in self.partition_by:
             _check_choice("partition column", name, PARTITION_LEVELS)

@@ -90,19 +90,23 @@ class DeltaLog:
         after = self._state.after(parts, marks)
         is_full = self._full_s is None or time.monotonic() - self._full_s >= FULL_EVERY_S
         text = after.text(None if is_full or after.number % FULL_EVERY == 0 else self._state)
-        added: list[AddAction | RemoveAction] = [self._action(part, file) for part in parts for file in part["files"]]
         properties = CommitProperties(
             custom_metadata={APPLICATION: text}, app_transactions=[Transaction(APPLICATION, after.number)]
         )
         with _clear_errors(self.output):
             self._refuse_other_commits()
-            self._table.create_write_transaction(
-                added, "append", self._schema, self._levels, commit_properties=properties
-            )
+            self._add(parts, properties)
         if is_full:
             self._full_s = time.monotonic()
         self._state = after
         return after.number
+
+    def _add(self, parts: Sequence[dict[str, Any]], properties: CommitProperties) -> None:
+        """Make the rows of these parts the table's by one commit with these properties."""
+        actions: list[AddAction | RemoveAction] = [self._action(part, file) for part in parts for file in part["files"]]
+        self._table.create_write_transaction(
+            actions, "append", self._schema, self._levels, commit_properties=properties
+        )
 
     def tidy(self, *, compact: bool, keep_days: float) -> None:
         """Merge small files, take out old days, and then remove the files that no state of the last week has."""
@@ -173,8 +177,11 @@ class DeltaLog:
     def _refuse_other_commits(self) -> None:
         """Look at what has happened since the last commit. Delta refuses what happens after this look."""
         self._table.update_incremental()
-        if (self._table.transaction_version(APPLICATION) or 0) != self._state.number:
+        if self._committed_number() != self._state.number:
             raise _busy(self.output)
+
+    def _committed_number(self) -> int:
+        return self._table.transaction_version(APPLICATION) or 0
 
     def _refuse_other_files(self) -> None:
         if self.output.exists() and (not self.output.is_dir() or any(self.output.iterdir())):

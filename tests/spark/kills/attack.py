@@ -19,7 +19,6 @@ from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 
 from pymq.spark.export.logs import table_ends
-from pymq.spark.export.options import TABLES
 from pymq.spark.tables.iceberg_name import iceberg_name
 from tests.interop.support.replicas import REPOSITORY
 from tests.spark.kills.cluster import Pair, Producer, Row, copied_rows, queue_ends, stored_rows
@@ -55,8 +54,10 @@ KINDS = {
     "follow": (*_BOTH, "moves"),
     "delta": (*_BOTH, "moves"),
     "iceberg": (*_BOTH, "moves"),
+    "upsert": (*_BOTH, "moves"),
     "small": _NO_SPARK,
 }
+TABLES = {"delta": "delta", "iceberg": "iceberg", "upsert": "delta"}
 # What only a standalone cluster has: an executor's JVM, and a worker with its executor.
 CLUSTER_KINDS = ("executor", "node")
 
@@ -146,8 +147,8 @@ class Attack:
         if self.mode in ("write", "pipeline"):
             return copied_rows(self._pair.namesrv.address, copy_of(TOPIC))
         out = self.home / "out"
-        if self.mode in TABLES:
-            return sorted(zip(*(column.to_pylist() for column in table_rows(out, self.mode)), strict=True))
+        if table_format := TABLES.get(self.mode):
+            return sorted(zip(*(column.to_pylist() for column in table_rows(out, table_format)), strict=True))
         files = committed_files(out) if self.mode == "stream" else [str(path) for path in out.rglob("*.parquet")]
         tables = [pq.read_table(file, columns=["queueId", "queueOffset", "msgId"], partitioning=None) for file in files]
         return sorted(row for table in tables for row in zip(*table.to_pydict().values(), strict=True))
@@ -172,8 +173,8 @@ class Attack:
         return self._driver.wait(DEADLINE_S)
 
     def _progress(self) -> int:
-        if self.mode in TABLES:
-            pattern = "_delta_log/*.json" if self.mode == "delta" else "**/metadata/*.metadata.json"
+        if table_format := TABLES.get(self.mode):
+            pattern = "_delta_log/*.json" if table_format == "delta" else "**/metadata/*.metadata.json"
             return len(list((self.home / "out").glob(pattern))) - 1
         files = dict.fromkeys(("follow", "small", "archive"), EXPORT_LOG)
         places = {**files, "pipeline": f"checkpoint/{PIPELINE_TABLE}/commits"}
@@ -191,8 +192,8 @@ class Attack:
             brokers = json.loads(lines[2])[TOPIC]
             return {int(queue): end for queues in brokers.values() for queue, end in queues.items()}
         ends: dict[int, int] = {}
-        if self.mode in TABLES:
-            found = json.loads(table_ends(TOPIC, self.mode, str(self.home / "out")))[TOPIC]
+        if table_format := TABLES.get(self.mode):
+            found = json.loads(table_ends(TOPIC, table_format, str(self.home / "out")))[TOPIC]
             return {int(queue): end for queues in found.values() for queue, end in queues.items()}
         for path in (self.home / EXPORT_LOG).glob("*.json"):
             with suppress(FileNotFoundError):  # folded meanwhile: the next look finds its end

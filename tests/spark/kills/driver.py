@@ -2,8 +2,8 @@
 the other, which need no Spark, until a file appears; then it reads the rest.
 
 Usage: ``python -m tests.spark.kills.driver MODE NAMESRV TOPIC HOME MASTER [COMMITS]``, with stream, write, update,
-pipeline, archive, follow, delta, iceberg or small as the MODE. With COMMITS it kills itself in that commit: between the
-commit and its moves, or at a table before or after what its library does.
+pipeline, archive, follow, delta, iceberg, upsert or small as the MODE. With COMMITS it kills itself in that commit:
+between the commit and its moves, or at a table before or after what its library does.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pymq.errors import PymqError
 from pymq.pipeline.job import Job
 from pymq.pipeline.load import PipelineFile
 from pymq.spark.export import export
-from pymq.spark.export.options import ExportOptions
+from pymq.spark.export.options import UPSERT_NEEDS, ExportOptions
 from pymq.spark.lake.commits import ExportDirectory
 from pymq.spark.session import gateway
 from pymq.spark.session.job_progress import NoProgress
@@ -208,11 +208,16 @@ class UntilStop(NoProgress):
             raise KeyboardInterrupt
 
 
-def follow(namesrv: str, topic: str, home: Path, master: str, table_format: str = "parquet") -> None:
+def follow(
+    namesrv: str, topic: str, home: Path, master: str, table_format: str = "parquet", mode: str = "append"
+) -> None:
     """Run the export, again after each failure, until it is to stop; then export what is left."""
     options = export_options(namesrv, topic, home, master)
     if table_format != "parquet":
         options.format, options.compact = table_format, True
+        if mode == "upsert":  # each message has a key of its own
+            options.mode, options.key, options.partition_by = mode, "msgId", ("topic",)
+            options.columns = (*COLUMNS, *UPSERT_NEEDS[:2], "body")
         export.TIDY_COMMITS = COMMITS_PER_TIDY
     with session(master):
         options.follow, options.follow_every_s = True, 0.2
@@ -296,6 +301,7 @@ if __name__ == "__main__":
         "follow": follow,
         "delta": partial(follow, table_format="delta"),
         "iceberg": partial(follow, table_format="iceberg"),
+        "upsert": partial(follow, table_format="delta", mode="upsert"),
         "small": small,
     }
     runs[kind](address, name, Path(directory), spark_master)

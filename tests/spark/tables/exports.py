@@ -39,16 +39,23 @@ def opened(output: Path, table_format: str, **fields: Any) -> Any:
 
 
 def written(
-    log: ExportLog, cluster: FakeCluster, start: int, stop: int, *, topic: str = "T", generation: int = 1
+    log: ExportLog,
+    cluster: FakeCluster,
+    start: int,
+    stop: int,
+    *,
+    topic: str = "T",
+    queue_id: int = 0,
+    generation: int = 1,
 ) -> dict[str, Any]:
     """Write a range in the way of a task; return what a commit takes of it."""
     columns = log.layout.columns
-    part = replace(cluster.range(topic, start=start, stop=stop), generation=generation)
+    part = replace(cluster.range(topic, queue_id, start, stop), generation=generation)
     job = WriteJob(
         ranges=(part,),
         read=read_settings(ReadSettings(body_form=log.settings.get("body", "")), columns),
         layout=log.layout,
-        staging=str(log.new_staging(f"round-{start}")),
+        staging=str(log.new_staging(f"{topic}-{queue_id}-{start}")),
         compression="zstd",
     )
     result = write_range(part, WriteJob.from_json(job.to_json()))
