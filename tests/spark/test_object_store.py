@@ -86,7 +86,7 @@ def test_other_urls_are_refused(url: str) -> None:
 
 def test_names() -> None:
     path = ObjectPath("abfss://box@account.dfs.core.windows.net/lake//a.b.parquet/")
-    assert path.key == "box/lake/a.b.parquet" and path.name == "a.b.parquet" and path.stem == "a.b"
+    assert path.key == "box/lake/a.b.parquet" and path.name == "a.b.parquet"
     assert str(path.parent) == "abfss://box@account.dfs.core.windows.net/lake" and path.parent / path.name == path
 
 

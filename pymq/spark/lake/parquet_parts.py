@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from pymq.errors import PymqError
 from pymq.spark.lake.compression import ZSTD_LEVEL, parse_compression
-from pymq.spark.places.places import NewFile, Place, make_directory, place_of, relative, sync_directory
+from pymq.spark.places.places import NewFile, Place, make_directory, place_of, relative, sync_below
 from pymq.spark.planning.identity import generation_name
 from pymq.spark.planning.ranges import QueueRange
 from pymq.spark.records.schema import check_columns
@@ -150,8 +150,7 @@ class PartWriter:
     def close(self) -> list[StagedFile]:
         """Finish the last file, make the directories of all durable, and return them."""
         self._finish()
-        for folder in {(self._root / file.staged).parent for file in self.files}:
-            sync_directory(folder)
+        sync_below(self._root, [file.staged for file in self.files])
         return self.files
 
     def abandon(self) -> None:

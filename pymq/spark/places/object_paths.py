@@ -72,10 +72,6 @@ class ObjectPath:
         return PurePosixPath(self._key).name
 
     @property
-    def stem(self) -> str:
-        return PurePosixPath(self._key).stem
-
-    @property
     def parent(self) -> ObjectPath:
         return ObjectPath(self.url.rpartition("/")[0])
 
@@ -99,9 +95,6 @@ class ObjectPath:
 
     def exists(self) -> bool:
         return bool(self._info().type.name != "NotFound")
-
-    def is_file(self) -> bool:
-        return bool(self._info().is_file)
 
     def is_dir(self) -> bool:
         """Return whether there are objects below this name."""
@@ -134,15 +127,6 @@ class ObjectPath:
         """Return the content as a file that can be sought in. Raises FileNotFoundError."""
         with errors_of(self):
             return self.file_system.open_input_file(self._key)
-
-    def unlink(self, missing_ok: bool = False) -> None:
-        """Remove the object. Raises FileNotFoundError unless ``missing_ok``."""
-        try:
-            with errors_of(self):
-                self.file_system.delete_file(self._key)
-        except FileNotFoundError:
-            if not missing_ok:
-                raise
 
     def remove_tree(self) -> None:
         """Remove all objects below this name."""

@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any, TypeAlias
 
 from pymq.errors import PymqError
@@ -96,8 +96,15 @@ def remove_tree(place: Place) -> None:
         shutil.rmtree(place, ignore_errors=True)
 
 
+def sync_below(root: Place, files: Iterable[str]) -> None:
+    """Make the directories of files durable up to ``root``, which the files are relative to."""
+    parents = {parent for file in files for parent in PurePosixPath(file).parents}
+    for parent in sorted(parents, reverse=True):  # the deepest first
+        sync_directory(root / str(parent))
+
+
 def sync_directory(place: Place) -> None:
-    """Make renames and new files in a directory durable; in an object store they are."""
+    """Make renames and new files in a directory durable, or a file's content; in an object store they are."""
     if isinstance(place, ObjectPath):
         return
     handle = os.open(place, os.O_RDONLY)

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -23,7 +24,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from pymq.errors import PymqError, UsageError
 from pymq.spark.lake.parquet_parts import Layout
 from pymq.spark.places.object_paths import ObjectPath
-from pymq.spark.places.places import OutputBusyError, Place
+from pymq.spark.places.places import OutputBusyError, Place, sync_below, sync_directory
 from pymq.spark.planning.ranges import QueueKey, ResumeError
 from pymq.spark.tables.results_folder import ResultsFolder
 from pymq.spark.tables.table_settings import check_later_settings, foreign_table
@@ -96,6 +97,7 @@ class DeltaLog:
         with _clear_errors(self.output):
             self._refuse_other_commits()
             self._add(parts, properties)
+            self._sync()
         if is_full:
             self._full_s = time.monotonic()
         self._state = after
@@ -107,6 +109,14 @@ class DeltaLog:
         self._table.create_write_transaction(
             actions, "append", self._schema, self._levels, commit_properties=properties
         )
+
+    def _sync(self) -> None:
+        """Wait for the disk: delta-rs doesn't."""
+        if isinstance(self.output, Path):
+            self._table.update_incremental()
+            log = f"_delta_log/{self._table.version():020}.json"
+            sync_directory(self.output / log)
+            sync_below(self.output, [log])
 
     def tidy(self, *, compact: bool, keep_days: float) -> None:
         """Merge small files, take out old days, and then remove the files that no state of the last week has."""

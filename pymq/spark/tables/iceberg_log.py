@@ -13,6 +13,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, time, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -24,7 +25,8 @@ from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform,
 
 from pymq.errors import PymqError, UsageError
 from pymq.spark.lake.parquet_parts import Layout
-from pymq.spark.places.places import OutputBusyError, Place, place_of
+from pymq.spark.places.object_paths import ObjectPath
+from pymq.spark.places.places import OutputBusyError, Place, place_of, sync_below, sync_directory
 from pymq.spark.planning.ranges import QueueKey, ResumeError
 from pymq.spark.tables.iceberg_files import merge_small_files, remove_old_files
 from pymq.spark.tables.iceberg_name import CATALOG_FILE
@@ -122,6 +124,7 @@ class IcebergLog:
                         ) from None
                     if not left:
                         raise
+            self._sync()
         self._state, self._kept = after, after.text()
         return after.number
 
@@ -138,6 +141,21 @@ class IcebergLog:
         )
         self._catalog.commit_table(self._table, (as_seen,), (SetPropertiesUpdate(updates={STATE: state}),))
         self._table.refresh()
+
+    def _sync(self) -> None:
+        """Wait for the disk: pyiceberg doesn't. Its commit has written files of metadata."""
+        if isinstance(self.output, ObjectPath):
+            return
+        snapshot = self._table.current_snapshot()
+        found = [self._table.metadata_location]
+        if snapshot is not None:
+            found.append(snapshot.manifest_list)
+            for manifest in snapshot.manifests(self._table.io):
+                if manifest.added_snapshot_id == snapshot.snapshot_id:
+                    found.append(manifest.manifest_path)
+        for path in found:
+            sync_directory(Path(_path_of(path)))
+        sync_below(self.output, ["metadata/x"])
 
     def tidy(self, *, compact: bool, keep_days: float) -> None:
         """Merge small files, take out old days, forget old snapshots, and remove files that no snapshot has."""

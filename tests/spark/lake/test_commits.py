@@ -251,7 +251,7 @@ def test_a_full_disk_is_named_and_leaves_no_visible_file(
     output = tmp_path / "out"
     with ExportDirectory(output, SETTINGS) as log:
         with monkeypatch.context() as patch, pytest.raises(OutputFullError, match=r"out has no room \(No space left"):
-            patch.setattr(parquet_parts, "sync_directory", full)
+            patch.setattr(parquet_parts, "sync_below", full)
             stage(log, cluster, 0, 100)
         result = stage(log, cluster, 0, 100, "again")
         with monkeypatch.context() as patch, pytest.raises(OutputFullError, match="run the same command again"):
