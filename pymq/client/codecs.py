@@ -7,11 +7,12 @@ arrives. Libraries that only some codecs need are imported when such a codec is 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar, overload
 
 import msgspec
 
+from pymq.client.avro_bounds import AvroBounds
 from pymq.errors import PymqError, UsageError
 from pymq.packages import pip_install
 
@@ -147,10 +148,10 @@ class AvroCodec(Codec[Any]):
                 fastavro.parse_schema(msgspec.json.decode(needed), named_schemas=named)
             own = msgspec.json.decode(schema)
             self._schema = fastavro.parse_schema(own, named_schemas=named, expand=bool(references))
-            is_bounded = _is_bounded(self._schema, named)
+            self._bounds = AvroBounds(self._schema, named)
         except Exception as error:  # the library has errors of its own for each kind of mistake
             raise UsageError(f"{_shown(schema)} is no Avro schema: {error}") from error
-        if not is_bounded:
+        if not self._bounds.is_bounded:
             raise UsageError(
                 f"{_shown(schema)} has an array of items without bytes, so a short body may have any number"
             )
@@ -168,6 +169,7 @@ class AvroCodec(Codec[Any]):
         """Return the value in ``body``. Raises CodecError, also for bytes behind the value."""
         source = io.BytesIO(body)
         try:
+            self._bounds.check_depth(body)
             value = self._fastavro.schemaless_reader(source, self._schema)
         except Exception as error:  # as above
             raise CodecError(f"{_shown(body)} is no Avro of this schema: {error}") from error
@@ -181,39 +183,6 @@ class AvroCodec(Codec[Any]):
             return list(self._fastavro.reader(io.BytesIO(body)))
         except Exception as error:  # as above
             raise CodecError(f"{_shown(body)} is no Avro file: {error}") from error
-
-
-def _is_bounded(schema: Any, named: Mapping[str, Any]) -> bool:
-    """Return False when an array's or map's items may take no bytes."""
-    if isinstance(schema, list):
-        return all(_is_bounded(one, named) for one in schema)
-    if not isinstance(schema, dict):
-        return True
-    if schema["type"] == "array" and _least_bytes(schema["items"], named, frozenset()) == 0:
-        return False
-    inner = [schema.get("items"), schema.get("values"), *(field["type"] for field in schema.get("fields", ()))]
-    if isinstance(schema["type"], dict | list):
-        inner.append(schema["type"])
-    return all(_is_bounded(one, named) for one in inner)
-
-
-def _least_bytes(schema: Any, named: Mapping[str, Any], seen: frozenset[str]) -> int:
-    """Return a number that is 0 when a value may take no bytes."""
-    if isinstance(schema, list):
-        return 1  # a union begins with the number of its branch
-    kind = schema["type"] if isinstance(schema, dict) else schema
-    if isinstance(kind, dict | list):
-        return _least_bytes(kind, named, seen)
-    if kind == "null":
-        return 0
-    if kind == "fixed":
-        return int(schema["size"])
-    if kind in ("record", "error"):
-        inside = seen | {schema.get("name", "")}
-        return sum(_least_bytes(field["type"], named, inside) for field in schema["fields"])
-    if kind in seen:
-        return 1  # a record in itself without a union has no value at all
-    return _least_bytes(named[kind], named, seen) if kind in named else 1
 
 
 class ProtobufMessage(Protocol):
