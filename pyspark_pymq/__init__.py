@@ -1,6 +1,7 @@
 """Makes ``format("pymq")`` known: Spark looks for packages named ``pyspark_*`` and takes their DefaultSource.
 
-Programs call :func:`register`, which works where that search fails, and give :func:`batch_writer` to ``foreachBatch``.
+Programs call :func:`register`, which works where that search fails, and give :func:`batch_writer` or
+:func:`bad_records_aside` to ``foreachBatch``.
 :func:`metrics` serves the figures of streaming queries to Prometheus, and :func:`table_ends` says where an export's
 table ends.
 """
@@ -14,8 +15,9 @@ if TYPE_CHECKING:
     from pymq.spark.session.query_metrics import metrics
     from pymq.spark.session.registering import register
     from pymq.spark.sink.batch_writer import batch_writer
+    from pymq.spark.source.bad_records import bad_records_aside
 
-__all__ = ["DefaultSource", "batch_writer", "metrics", "register", "table_ends"]
+__all__ = ["DefaultSource", "bad_records_aside", "batch_writer", "metrics", "register", "table_ends"]
 
 
 def __getattr__(name: str) -> Any:
@@ -28,6 +30,10 @@ def __getattr__(name: str) -> Any:
         from pymq.spark.sink.batch_writer import batch_writer
 
         return batch_writer
+    if name == "bad_records_aside":
+        from pymq.spark.source.bad_records import bad_records_aside
+
+        return bad_records_aside
     if name == "metrics":
         from pymq.spark.session.query_metrics import metrics
 

@@ -82,7 +82,7 @@ class AvroBounds:
         except IndexError:
             end = len(body) + 1
         if self._left < 0:
-            raise AvroBoundsError(f"it has more than {values_max} values, the limit")
+            raise AvroBoundsError(f"it has more than {values_max} values, the limit of its size")
         if end > len(body):
             raise AvroBoundsError("it ends early")
         return values_max - self._left

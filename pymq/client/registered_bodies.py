@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable
-from importlib.util import find_spec
-from pathlib import Path, PurePosixPath
 from typing import Any
 
 import msgspec
 
 from pymq.client.codecs import AvroCodec, CodecError, JsonCodec
+from pymq.client.protobuf_files import MAIN, compiled
 from pymq.client.schema_registry import (
     AVRO,
     JSON,
     Framed,
-    RegistryError,
     Schema,
     SchemaRegistry,
     unframed,
@@ -25,9 +20,7 @@ from pymq.client.schema_registry import (
 from pymq.errors import UsageError
 from pymq.packages import pip_install
 
-COMPILE_TIMEOUT_S = 30
 INDEXES_MAX = 32  # levels of nested types in Protobuf's message index
-_MAIN = "pymq_registered.proto"
 _VARINT_BYTES_MAX = 5
 
 Decode = Callable[[bytes], Any]
@@ -80,15 +73,17 @@ def _protobuf(schema: Schema, *, is_framed: bool) -> Decode:
         )
     except ImportError as error:
         raise UsageError(f"Protobuf needs the package protobuf: {pip_install('registry')}") from error
-    files = descriptor_pb2.FileDescriptorSet.FromString(_compiled(schema))
+    files = descriptor_pb2.FileDescriptorSet.FromString(
+        compiled(schema.text, {name: each.text for name, each in schema.references.items()})
+    )
     pool = descriptor_pool.DescriptorPool()
     for file in files.file:
         pool.Add(file)
-    main = pool.FindFileByName(_MAIN)
+    main = pool.FindFileByName(MAIN)
     top = list(main.message_types_by_name.values())
 
     def decode(payload: bytes) -> Any:
-        indexes, payload = _indexes(payload) if is_framed else ([0], payload)
+        indexes, payload = message_indexes(payload) if is_framed else ([0], payload)
         kinds, kind = top, None
         for index in indexes:
             if index >= len(kinds):
@@ -105,8 +100,8 @@ def _protobuf(schema: Schema, *, is_framed: bool) -> Decode:
     return decode
 
 
-def _indexes(payload: bytes) -> tuple[list[int], bytes]:
-    """Return where the type stands among the schema's types, and the rest.
+def message_indexes(payload: bytes) -> tuple[list[int], bytes]:
+    """Return where the type stands among the schema's types, and the rest. Raises CodecError.
 
     Numbers are zigzag varints; none means [0].
     """
@@ -132,34 +127,6 @@ def _zigzag(data: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return value >> 1 ^ -(value & 1), at + place + 1
     raise CodecError("the body ends within the message index, or its number is too long")
-
-
-def _compiled(schema: Schema) -> bytes:
-    """Return the descriptors of a Protobuf schema and all that it imports. Raises CodecError, UsageError."""
-    with tempfile.TemporaryDirectory(prefix="pymq-proto-") as folder:
-        root = Path(folder)
-        for name, needed in schema.references.items():
-            path = PurePosixPath(name)
-            if path.is_absolute() or ".." in path.parts or not path.parts:
-                raise RegistryError(f"a reference has the name {name[:100]!r}, which is no place for a file")
-            (root / path).parent.mkdir(parents=True, exist_ok=True)
-            (root / path).write_text(needed.text, "utf-8")
-        (root / _MAIN).write_text(schema.text, "utf-8")
-        # A process of its own: the compiler is a library in C++ that ends the program at some errors.
-        command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{root}", f"-I{_well_known()}", "--include_imports"]
-        command += [f"--descriptor_set_out={root / 'set'}", _MAIN]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S, check=False, cwd=root)
-        if done.returncode or not (root / "set").is_file():
-            raise CodecError(f"the schema can't be compiled: {done.stderr.strip()[:300]}")
-        return (root / "set").read_bytes()
-
-
-def _well_known() -> Path:
-    """Return the folder of Google's own types."""
-    found = find_spec("grpc_tools")
-    if found is None or found.origin is None:
-        raise UsageError(f"Protobuf schemas need the package grpcio-tools: {pip_install('registry')}")
-    return Path(found.origin).parent / "_proto"
 
 
 def as_json(value: Any) -> bytes:

@@ -116,7 +116,10 @@ class SchemaRegistry:
 
     def by_topic(self, topic: str) -> Schema:
         """Return the newest schema of the subject ``TOPIC-value``. Raises RegistryError."""
-        subject = f"{topic}-value"
+        return self.by_subject(f"{topic}-value")
+
+    def by_subject(self, subject: str) -> Schema:
+        """Return the newest schema of a subject. Raises RegistryError."""
         return self._kept(subject, f"the subject {subject}", lambda: self._fetch_subject(subject, "latest"))
 
     def _kept(self, key: int | str, what: str, fetch: Callable[[], Schema]) -> Schema:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from pymq.spark.sink.options import WriteOptions
+    from pymq.spark.source.option_names import ColumnOptions
     from pymq.spark.source.options import SourceOptions
 
 NAME = "pymq"
@@ -43,8 +44,10 @@ class PymqDataSource(DataSource):  # type: ignore[misc]
 
         if catalog_tables.is_of_catalog(self.options):
             given = catalog_tables.given_in_table(self.options)
-            return catalog_tables.columns_with_options(ColumnOptions(given).columns(), given)
-        return spark_ddl(ColumnOptions(self.options).columns())
+            options = ColumnOptions(given)
+            return catalog_tables.columns_with_options(options.columns(), given, _typed(options))
+        options = ColumnOptions(self.options)
+        return _typed(options) or spark_ddl(options.columns())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a reader of the schema's columns for a stream. Raises UsageError for a Spark that can't have one."""
@@ -81,10 +84,24 @@ class PymqDataSource(DataSource):  # type: ignore[misc]
         from pymq.spark.source.catalog_tables import read_options
         from pymq.spark.source.options import SourceOptions
 
-        return SourceOptions(read_options(schema, self.options))
+        options = SourceOptions(read_options(schema, self.options))
+        if options.body_schema is not None:
+            from pymq.spark.source.body_schemas import check_declared
+
+            check_declared(schema, options.body_schema)
+        return options
 
     def _write_options(self, schema: StructType) -> WriteOptions:
         from pymq.spark.sink.options import WriteOptions, known_names
         from pymq.spark.source.catalog_tables import write_options
 
         return WriteOptions(write_options(schema, self.options, {name.lower() for name in known_names()}))
+
+
+def _typed(options: ColumnOptions) -> StructType | None:
+    """Return the columns where bodies have a schema; None elsewhere."""
+    if options.body_schema is None:
+        return None
+    from pymq.spark.source.body_schemas import spark_columns
+
+    return spark_columns(options.columns(), options.body_schema)

@@ -50,6 +50,7 @@ def _plain_row(message: StoredMessage, broker_name: str) -> dict[str, object]:
         "physicalOffset": message.physical_offset,
         "flag": message.flag,
         "rowId": f"{message.topic}/{broker_name}/{message.queue_id}@{message.queue_offset}",
+        "badRecord": None,
         "key": message.keys.encode() if message.keys else None,
         "value": body,
         "partition": message.queue_id,

@@ -9,6 +9,7 @@ from typing import Any
 
 from pymq.errors import PymqError, UsageError
 from pymq.model.compression import INFLATION_RATIO_MAX
+from pymq.spark.bodies.body_format import BodyFormat
 from pymq.spark.planning.selection import ALL, Selection
 from pymq.spark.planning.store_place import StorePlace
 from pymq.spark.settings import RETRY_BUDGET_S, BodyErrors, DataLoss
@@ -120,6 +121,8 @@ class ReadSettings:
     """What the column ``body`` holds instead of bytes, see :mod:`pymq.spark.records.bodies`."""
     registry: str = ""
     """The URL of the schema registry for the column ``bodyJson``."""
+    body_schema: BodyFormat | None = None
+    """The schema that makes the column ``body`` one of types."""
     retry_budget_s: float = RETRY_BUDGET_S
     """Seconds without progress, because no broker answers or all are busy, before the read of a range fails."""
     inflation_ratio_max: int = INFLATION_RATIO_MAX
@@ -152,7 +155,9 @@ class ReadSettings:
         """Inverse of :meth:`to_dict`."""
         selection = Selection(**fields["selection"])
         store = StorePlace(**fields["store"]) if fields["store"] else None
-        return cls(**{**fields, "columns": tuple(fields["columns"]), "selection": selection, "store": store})
+        body_schema = BodyFormat.from_dict(fields["body_schema"]) if fields["body_schema"] else None
+        given = {"selection": selection, "store": store, "body_schema": body_schema}
+        return cls(**{**fields, "columns": tuple(fields["columns"]), **given})
 
 
 def total_count(ranges: Iterable[QueueRange]) -> int:

@@ -103,6 +103,7 @@ class RangeReader:
             body_errors=settings.body_errors,
             body_form=settings.body_form,
             registry=settings.registry,
+            body_schema=settings.body_schema,
         )
         self._window = PullWindow(
             part.from_offset, part.to_offset, count_max=settings.pull_count_max, depth=settings.pull_depth

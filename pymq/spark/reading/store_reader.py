@@ -49,7 +49,7 @@ READ_SIZE_MAX_BYTES = 4 << 20
 UNITS_AT_ONCE = 64 * 1024
 log = logging.getLogger(__name__)
 
-_BODY_COLUMNS = frozenset(("body", "bodyText", "bodyJson", "value"))
+_BODY_COLUMNS = frozenset(("body", "bodyText", "bodyJson", "value", "badRecord"))
 _LOGICAL_QUEUE_PREFIX = "%LMQ%"
 
 
@@ -91,6 +91,7 @@ class StoreReader:
             body_errors=settings.body_errors,
             body_form=settings.body_form,
             registry=settings.registry,
+            body_schema=settings.body_schema,
         )
 
     @property

@@ -16,7 +16,7 @@ from pymq.spark.planning.ranges import QueueRange, ReadSettings
 from pymq.spark.records.schema import check_columns
 
 DUPLICATE_WINDOW_ROWS = 500_000
-_SEEN = ("queueOffset", "msgId", "body")
+_SEEN = ("queueOffset", "msgId", "value")  # value: the body as bytes, whatever its schema
 
 OpenReader = Callable[[QueueRange, ReadSettings], Any]  # what has batches() and lost
 

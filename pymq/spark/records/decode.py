@@ -30,10 +30,12 @@ from pymq.model.layout import (
     QUEUE_OFFSET_AT,
 )
 from pymq.model.record import MalformedRecordError
+from pymq.spark.bodies.body_format import BodyFormat
 from pymq.spark.records.bodies import BodyDecoder, arrow_type
 from pymq.spark.records.layout import Chunk, Layout, Positions, find_fields, find_starts
 from pymq.spark.records.property_columns import PropertyPairs, parse_properties
-from pymq.spark.records.schema import BY_NAME, arrow_schema, check_columns, property_of
+from pymq.spark.records.schema import BAD_RECORD, BODY, BY_NAME, arrow_schema, check_columns, property_of
+from pymq.spark.records.typed_columns import TypedColumns
 from pymq.spark.settings import BodyErrors
 
 # The limit of inflated bytes in one batch; more go into further batches.
@@ -63,11 +65,12 @@ class Decoder:
         body_errors: BodyErrors = "replace",
         body_form: str = "",
         registry: str = "",
+        body_schema: BodyFormat | None = None,
     ) -> None:
         """``body_errors``: whether a body that is not UTF-8 fails the column ``bodyText`` or comes with U+FFFD.
 
         It says the same of ``body`` in the form of text; in the form of JSON, and in the column ``bodyJson`` by the
-        schemas of ``registry``, other bodies fail, or are null.
+        schemas of ``registry``, other bodies fail, or are null. ``body_schema`` makes ``body`` a column of its types.
         """
         self.columns = check_columns(columns)
         self.schema = arrow_schema(self.columns)
@@ -75,6 +78,12 @@ class Decoder:
             at = self.columns.index("body")
             self.schema = self.schema.set(at, pa.field("body", arrow_type(body_form)))
         self._body_decoder = BodyDecoder(body_form, fails=body_errors == "fail", registry=registry)
+        self._typed: TypedColumns | None = None
+        if body_schema is not None and not {BODY, BAD_RECORD}.isdisjoint(self.columns):
+            self._typed = TypedColumns(body_schema)
+            if BODY in self.columns:
+                body = pa.field(BODY, self._typed.arrow_type)
+                self.schema = self.schema.set(self.columns.index(BODY), body)
         self._broker_name = broker_name
         self._inflation = InflationBudget(inflation_ratio_max)
 
@@ -94,7 +103,7 @@ class Decoder:
         layout = layout or find_fields(chunk, starts)
         compressed = np.flatnonzero(layout.sys_flag & sysflag.COMPRESSED)
         if not len(compressed):
-            yield self._columns(layout, {})
+            yield from self._columns(layout, {})
             return
         first, size = 0, 0
         inflated: dict[int, bytes] = {}
@@ -103,11 +112,11 @@ class Decoder:
             if body is None:
                 continue
             if inflated and size + len(body) > INFLATED_BATCH_MAX_BYTES:
-                yield self._part(chunk, starts[first:row], inflated)
+                yield from self._part(chunk, starts[first:row], inflated)
                 first, size, inflated = row, 0, {}
             inflated[row - first] = body
             size += len(body)
-        yield self._part(chunk, starts[first:], inflated)
+        yield from self._part(chunk, starts[first:], inflated)
 
     def _inflate(self, layout: Layout, row: int) -> bytes | None:
         stored = layout.octets[layout.body[row] : layout.body_end[row]].tobytes()
@@ -117,11 +126,15 @@ class Decoder:
         except InflateError:
             return None
 
-    def _part(self, chunk: Chunk, starts: Positions, inflated: dict[int, bytes]) -> pa.RecordBatch:
+    def _part(self, chunk: Chunk, starts: Positions, inflated: dict[int, bytes]) -> Iterator[pa.RecordBatch]:
         return self._columns(find_fields(chunk, starts), inflated)
 
-    def _columns(self, layout: Layout, inflated: dict[int, bytes]) -> pa.RecordBatch:
-        return _Columns(layout, self._broker_name, inflated, self._body_decoder).batch(self.schema)
+    def _columns(self, layout: Layout, inflated: dict[int, bytes]) -> Iterator[pa.RecordBatch]:
+        columns = _Columns(layout, self._broker_name, inflated, self._body_decoder)
+        if self._typed is None:
+            yield columns.batch(self.schema)
+            return
+        yield from self._typed.batches(self.schema, columns, columns.unread())
 
 
 class _Columns:
@@ -203,6 +216,11 @@ class _Columns:
             self._bodies = self._with_inflated(stored)
         return self._bodies
 
+    def unread(self) -> list[int]:
+        """Return the rows whose bodies are still compressed."""
+        compressed: list[int] = np.flatnonzero(self.layout.sys_flag & sysflag.COMPRESSED).tolist()
+        return [row for row in compressed if row not in self._inflated]
+
     def _with_inflated(self, stored: pa.BinaryArray) -> pa.BinaryArray:
         if not self._inflated:
             return stored
@@ -275,6 +293,7 @@ _BUILDERS: dict[str, Callable[[_Columns], pa.Array]] = {
     "physicalOffset": lambda c: c.fixed_int64(PHYSICAL_OFFSET_AT),
     "flag": lambda c: c.fixed_int32(FLAG_AT),
     "rowId": _Columns.row_id,
+    BAD_RECORD: lambda c: pa.nulls(len(c.layout), BY_NAME[BAD_RECORD].arrow),
     "key": lambda c: c.properties().values_of(properties.KEYS).cast(pa.binary()),
     "value": _Columns.body,
     "partition": lambda c: c.fixed_int32(QUEUE_ID_AT),

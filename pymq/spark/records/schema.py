@@ -44,6 +44,9 @@ KAFKA_COLUMNS = (
 )
 
 OF_REGISTRY = "bodyJson"  # needs a schema registry
+BODY = "body"
+BAD_RECORD = "badRecord"  # needs a schema of the bodies
+_BAD_RECORD = "struct<topic:string,brokerName:string,queueId:int,queueOffset:bigint,body:binary,reason:string>"
 
 # Columns that rocketmq-spark has use its names, so that its queries work.
 COLUMNS = (
@@ -66,6 +69,7 @@ COLUMNS = (
     RowColumn(OF_REGISTRY, "string", usual=False),
     RowColumn("physicalOffset", "bigint", usual=False),
     RowColumn("flag", "int", usual=False),
+    RowColumn(BAD_RECORD, _BAD_RECORD, usual=False),
     *KAFKA_COLUMNS,
 )
 BY_NAME = {column.name: column for column in COLUMNS}
@@ -139,6 +143,16 @@ def _arrow_types() -> Mapping[str, pa.DataType]:
         "bigint": pa.int64(),
         "timestamp": pa.timestamp("us", tz="UTC"),
         "map<string,string>": pa.map_(pa.string(), pa.string()),
+        _BAD_RECORD: pa.struct(
+            [
+                pa.field("topic", pa.string()),
+                pa.field("brokerName", pa.string()),
+                pa.field("queueId", pa.int32()),
+                pa.field("queueOffset", pa.int64()),
+                pa.field("body", pa.binary()),
+                pa.field("reason", pa.string()),
+            ]
+        ),
         HEADERS: pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])),
     }
 

@@ -61,14 +61,18 @@ def given_in_table(options: Mapping[str, str]) -> dict[str, str]:
     return given
 
 
-def columns_with_options(names: Sequence[str], options: Mapping[str, str]) -> StructType:
-    """Return columns that carry a table's options."""
+def columns_with_options(
+    names: Sequence[str], options: Mapping[str, str], typed: StructType | None = None
+) -> StructType:
+    """Return columns that carry a table's options. ``typed``: the columns, if bodies have a schema."""
     from pyspark.sql.types import StructField, StructType
 
     metadata = {KEY: json.dumps(dict(options))}
     return StructType(
         [
-            StructField(name, _spark_type(column_of(name).ddl), True, {} if at else metadata)
+            StructField(
+                name, typed[name].dataType if typed else _spark_type(column_of(name).ddl), True, {} if at else metadata
+            )
             for at, name in enumerate(names)
         ]
     )
@@ -116,14 +120,18 @@ def _spark_type(ddl: str) -> DataType:
     """Return Spark's class of a column's type; to parse it, Spark would need a session."""
     from pyspark.sql import types
 
-    text, binary = types.StringType(), types.BinaryType()
-    headers = types.ArrayType(types.StructType([types.StructField("key", text), types.StructField("value", binary)]))
+    text = types.StringType()
     known: dict[str, DataType] = {
         "string": text,
-        "binary": binary,
+        "binary": types.BinaryType(),
         "int": types.IntegerType(),
         "bigint": types.LongType(),
         "timestamp": types.TimestampType(),
         "map<string,string>": types.MapType(text, text),
     }
-    return known.get(ddl, headers)
+    if ddl in known:
+        return known[ddl]
+    if ddl.startswith("array<"):
+        return types.ArrayType(_spark_type(ddl.removeprefix("array<").removesuffix(">")))
+    fields = [field.split(":") for field in ddl.removeprefix("struct<").removesuffix(">").split(",")]
+    return types.StructType([types.StructField(name, _spark_type(kind)) for name, kind in fields])

@@ -8,9 +8,16 @@ Python process that reads nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING
 
+from pymq.errors import UsageError
+from pymq.spark.bodies.body_format import FORMATS, ON_BAD_RECORD
 from pymq.spark.named_options import NamedOptions, Option, OptionTable
-from pymq.spark.records.schema import check_columns, parse_columns
+from pymq.spark.records.schema import BAD_RECORD, check_columns, parse_columns
+
+if TYPE_CHECKING:
+    from pymq.spark.bodies.body_format import BodyFormat
 
 OPTIONS = (
     Option("namesrv"),
@@ -42,6 +49,10 @@ OPTIONS = (
     Option("failOnDataLoss"),
     Option("bodyErrors"),
     Option("registry"),
+    Option("bodyFormat"),
+    Option("bodySchema"),
+    Option("bodyMessage"),
+    Option("onBadRecord"),
     Option("dropDuplicates"),
     Option("retryBudgetSeconds"),
     Option("inflateRatio"),
@@ -70,6 +81,7 @@ _EQUIVALENTS = {
     "includetimestamp": "leave it out: bornTimestamp and storeTimestamp are columns",
     "subexpression": "write tag, or sql for an expression over properties",
 }
+_BODY_OPTIONS = ("bodyFormat", "bodySchema", "bodyMessage", "onBadRecord")
 OPTION_TABLE = OptionTable(OPTIONS, _EQUIVALENTS)
 known_names = OPTION_TABLE.known_names
 
@@ -86,4 +98,29 @@ class ColumnOptions(NamedOptions):
         columns = check_columns(parse_columns(self.text("columns")))
         if self._flag("includeHeaders") and "headers" not in columns:
             columns += ("headers",)
+        if self._choice("onBadRecord", ON_BAD_RECORD, "fail") == "table" and BAD_RECORD not in columns:
+            columns += (BAD_RECORD,)
         return columns
+
+    @cached_property
+    def body_schema(self) -> BodyFormat | None:
+        """The schema of the bodies, read once; None without one. Raises RegistryError too."""
+        given = [name for name in _BODY_OPTIONS if self.text(name)]
+        if not given:
+            return None
+        for name in ("bodyFormat", "bodySchema"):
+            if not self.text(name):
+                raise UsageError(
+                    f"option {given[0]} is for bodies with a schema: give {name} too, such as bodyFormat avro and "
+                    "bodySchema orders.avsc"
+                )
+        kind = self._choice("bodyFormat", FORMATS, "json")
+        if self.text("bodyMessage") and kind != "protobuf":
+            raise UsageError(f"option bodyMessage is for bodyFormat protobuf, not for {kind}: leave it out")
+        from pymq.spark.source.body_schemas import body_format
+
+        topics = [name.strip() for name in (self.text("topics") or self.text("path")).split(",") if name.strip()]
+        on_bad = self._choice("onBadRecord", ON_BAD_RECORD, "fail")
+        return body_format(
+            kind, self.text("bodySchema"), topics, self.text("registry"), self.text("bodyMessage"), on_bad
+        )

@@ -14,7 +14,7 @@ from pymq.spark.planning.selection import Selection
 from pymq.spark.planning.store_place import StorePlace
 from pymq.spark.planning.topics import TopicChoice, parse_assigned, parse_pattern
 from pymq.spark.reading.unrepeated import DUPLICATE_WINDOW_ROWS
-from pymq.spark.records.schema import OF_REGISTRY, check_columns
+from pymq.spark.records.schema import BAD_RECORD, OF_REGISTRY, check_columns
 from pymq.spark.settings import BODY_ERROR_MODES, DATA_LOSS_MODES, RETRY_BUDGET_S, DataLoss
 from pymq.spark.source.option_names import OPTIONS, ColumnOptions
 from pymq.units import parse_duration_ms, parse_size_bytes, parse_time_ms
@@ -94,6 +94,8 @@ class SourceOptions(ColumnOptions):
 
     def read_settings(self, columns: tuple[str, ...], selection: Selection) -> ReadSettings:
         """Return how to read the ranges."""
+        if BAD_RECORD in columns and self.body_schema is None:
+            raise UsageError(f"the column {BAD_RECORD} needs a schema of the bodies: give bodyFormat and bodySchema")
         return ReadSettings(
             columns=check_columns(columns),
             selection=selection,
@@ -102,6 +104,7 @@ class SourceOptions(ColumnOptions):
             on_data_loss=self._on_data_loss(),
             body_errors=self._choice("bodyErrors", BODY_ERROR_MODES, "replace"),
             registry=self._registry(columns),
+            body_schema=self.body_schema,
             retry_budget_s=self._parsed("retryBudgetSeconds", RETRY_BUDGET_S, float, "seconds, such as 60"),
             inflation_ratio_max=self.number("inflateRatio", INFLATION_RATIO_MAX),
             duplicate_window_rows=self._duplicate_window_rows(),
