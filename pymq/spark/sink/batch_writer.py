@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 
 from pymq.errors import UsageError
 from pymq.spark.sink.options import WriteOptions
+from pymq.spark.tasks.query_ids import query_id_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# What Spark tells the tasks of a stream (Scala: StreamExecution.QUERY_ID_KEY, MicroBatchExecution.BATCH_ID_KEY).
-QUERY_ID_PROPERTY = "sql.streaming.queryId"
-BATCH_ID_PROPERTY = "streaming.sql.batchId"
+_NEXT_STEP = "give batch_writer the option writeId, a name of the query"
 _OF_THE_QUERY = ("checkpointLocation", "queryName")
 
 
@@ -34,7 +33,7 @@ class BatchWriter:
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
         """Write the rows of a batch. Raises UsageError outside of a query, and what Spark raises."""
-        write_id = write_id_of_batch(self._write_id or _query_id(rows), batch_id)
+        write_id = write_id_of_batch(self._write_id or query_id_of(rows, _NEXT_STEP), batch_id)
         rows.write.format("pymq").options(**self._options).option("writeId", write_id).mode("append").save()
 
 
@@ -50,17 +49,3 @@ def batch_writer(**options: str) -> BatchWriter:
 def write_id_of_batch(query: str, batch_id: int | str) -> str:
     """Return what the message ids of a stream's batch begin with."""
     return f"{query}\n{batch_id}"
-
-
-def _query_id(rows: DataFrame) -> str:
-    from pyspark.errors import PySparkException
-
-    try:
-        query = rows.sparkSession.sparkContext.getLocalProperty(QUERY_ID_PROPERTY)
-    except PySparkException:  # a session of Spark Connect has no context
-        query = None
-    if not query:
-        raise UsageError(
-            "Spark doesn't say which query this batch is of: give batch_writer the option writeId, a name of the query"
-        )
-    return str(query)

@@ -9,8 +9,9 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from pymq.spark.sink.batch_writer import BATCH_ID_PROPERTY, QUERY_ID_PROPERTY, write_id_of_batch
+from pymq.spark.sink.batch_writer import write_id_of_batch
 from pymq.spark.sink.sink import TopicWrite
+from pymq.spark.tasks.query_ids import BATCH_ID_PROPERTY, QUERY_ID_PROPERTY
 
 
 class PymqStreamWriter(TopicWrite, DataSourceStreamArrowWriter):  # type: ignore[misc]

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from pymq.errors import UsageError
 from pymq.spark.records.schema import BAD_RECORD
+from pymq.spark.tasks.query_ids import query_id_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# What Spark tells the tasks of a stream (Scala: StreamExecution.QUERY_ID_KEY).
-QUERY_ID_PROPERTY = "sql.streaming.queryId"
 
+_NEXT_STEP = "give bad_records_aside the argument query, a name of it"
 Write = Callable[["DataFrame", int], None]
 
 
@@ -36,12 +37,12 @@ class BadRecordsAside:
         """
         if BAD_RECORD not in rows.columns:
             raise UsageError(f"the rows have no column {BAD_RECORD}: give the source onBadRecord table, and keep it")
-        query = self._query or _query_id(rows)
+        query = self._query or query_id_of(rows, _NEXT_STEP)
         kept = rows.persist()
         try:
             bad = kept.where(f"{BAD_RECORD} IS NOT NULL").select(f"{BAD_RECORD}.*")
             if not bad.isEmpty():
-                place = f"{self._directory}/query={query}/batch={batch_id}"
+                place = f"{self._directory}/query={quote(query, safe='')}/batch={batch_id}"
                 bad.write.mode("overwrite").parquet(place)
             self._write(kept.where(f"{BAD_RECORD} IS NULL").drop(BAD_RECORD), batch_id)
         finally:
@@ -55,17 +56,3 @@ def bad_records_aside(write: Write, directory: str, query: str = "") -> BadRecor
     doesn't: with Spark Connect.
     """
     return BadRecordsAside(write, directory, query)
-
-
-def _query_id(rows: DataFrame) -> str:
-    from pyspark.errors import PySparkException
-
-    try:
-        query = rows.sparkSession.sparkContext.getLocalProperty(QUERY_ID_PROPERTY)
-    except PySparkException:  # a session of Spark Connect has no context
-        query = None
-    if not query:
-        raise UsageError(
-            "Spark doesn't say which query this batch is of: give bad_records_aside the argument query, a name of it"
-        )
-    return str(query)

@@ -14,7 +14,8 @@ pytest.importorskip("pyspark")
 
 from pymq.errors import UsageError
 from pymq.spark.session.failures import translated
-from pymq.spark.sink.batch_writer import QUERY_ID_PROPERTY, write_id_of_batch
+from pymq.spark.sink.batch_writer import write_id_of_batch
+from pymq.spark.tasks.query_ids import QUERY_ID_PROPERTY
 from pymq.testing.standalone import StandaloneProcess
 from pyspark_pymq import batch_writer
 from tests.spark.sink.test_sink import stored
