@@ -41,6 +41,8 @@ def _text_of(raw: msgspec.Raw) -> str | None:
 
 
 def _in_utc(time: datetime) -> datetime:
+    if time.tzinfo is UTC:
+        return time
     try:
         return time.astimezone(UTC) if time.tzinfo else time
     except OverflowError:

@@ -130,7 +130,8 @@ def _single(field: Any, build: Build) -> Build:
 def _struct(fields: list[pa.Field], builds: list[Build]) -> Build:
     def build(messages: Sequence[Any]) -> pa.Array:
         columns = [build_field(messages) for build_field in builds]
-        mask = pa.array([m is None for m in messages], pa.bool_()) if None in messages else None
+        missing = [m is None for m in messages]
+        mask = pa.array(missing, pa.bool_()) if any(missing) else None
         return pa.StructArray.from_arrays(columns, fields=fields, mask=mask)
 
     return build
@@ -188,7 +189,8 @@ def _text(message: Any) -> str:
 
 
 def _micros(value: Any) -> int:
-    return int(value.seconds * 1_000_000 + value.nanos // 1000)
+    micros: int = value.seconds * 1_000_000 + value.nanos // 1000
+    return micros
 
 
 def _timestamp(value: Any) -> int:
