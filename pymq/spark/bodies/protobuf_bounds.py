@@ -30,6 +30,7 @@ _PACKED_BYTES = {
 class _Field(NamedTuple):
     weight: int  # of each value in a list; 0 for a field that is none
     message: Any  # its type, None for a scalar
+    form: int  # how messages are written: with their size, or as a group
     packed_bytes: (
         int  # of each item in a packed list; 0 for numbers that end with a small byte, -1 for what isn't packed
     )
@@ -84,7 +85,8 @@ class ProtobufBounds:
             if is_repeated(field):
                 weight = 1 if message is None else self._weight(message, ())
                 self._values_per_byte = max(self._values_per_byte, weight / (1 if message is None else 2))
-            found[field.number] = _Field(weight, message, _PACKED_BYTES.get(field.type, 0))
+            form = _GROUP if field.type == FieldDescriptor.TYPE_GROUP else _SIZED
+            found[field.number] = _Field(weight, message, form, _PACKED_BYTES.get(field.type, 0))
         for field in descriptor.fields:
             if field.type in MESSAGES:
                 self._look(field.message_type)
@@ -110,6 +112,8 @@ class ProtobufBounds:
         while at < end:
             tag, at = _varint(body, at)
             field, form = fields.get(tag >> 3), tag & 7
+            if field is not None and field.message is not None and field.form != form:
+                field = None  # to the library that is an unknown field
             message = field.message if field is not None else None
             if form == _END_GROUP:
                 if tag >> 3 != group:

@@ -6,6 +6,7 @@ import base64
 import io
 import json
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from pymq.client.protobuf_files import compiled
@@ -43,11 +44,13 @@ def json_format(schema: str, **fields: Any) -> BodyFormat:
     return BodyFormat("json", schema, "the option bodySchema", **fields)
 
 
+@cache
 def descriptors(source: str) -> str:
     """Return the descriptor set of a .proto file's text, in base64."""
     return base64.b64encode(compiled(source, {})).decode()
 
 
+@cache
 def message_class(source: str, name: str) -> Any:
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pymq.errors import UsageError
 from pymq.spark.bodies.body_format import BODY_VALUES_MAX, BadBodyError, BodyFormat, values_max
@@ -127,6 +129,24 @@ def test_bad_bodies_have_reasons_and_take_no_others_with_them(m: BodyFormat) -> 
     assert sorted(wrong) == [1, 2, 3]
 
 
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40), st.binary(max_size=4)), max_size=3))
+def test_what_the_library_reads_the_walk_reads_too(changes: list[tuple[int, int, bytes]]) -> None:
+    kind = message_class(PROTO2, "M")
+    whole = kind(a=1, s="x", b=[True], d=[1.5], t=["y"], f=[7])
+    whole.g.x = 2
+    whole.m.add(a=3)
+    body = whole.SerializeToString()
+    for first, last, put in changes:
+        body = body[:first] + put + body[max(first, last) :]
+    try:
+        kind.FromString(body)
+    except Exception:  # the library's own DecodeError
+        decoded(proto_format(PROTO2, "M"), [body])
+    else:
+        counted(proto_format(PROTO2, "M"), body)
+
+
 def nested(levels: int) -> bytes:
     body = b""
     for _ in range(levels):
@@ -157,6 +177,10 @@ def test_the_walk_counts_what_lists_hold(proto2: BodyFormat) -> None:
         (b"\x3a\x03abc\x3a\0", 2),
         (b"\x1b\x08\x01\x1c", 0),  # a group
         (b"\x7b\x08\x01\x7b\x7c\x7c", 0),  # an unknown one
+        (
+            b"\x1a\x01\xff\x23\x08\x01\x24\x20\x01",
+            0,
+        ),  # forms that are not the fields'
         (b"\x22\0" * 2, 2 * (4 + 8 + 4)),  # messages in themselves, as text
     ):
         assert counted(proto2, body) - weight == items, body
