@@ -51,6 +51,7 @@ from tests.offline.support import (
     snapshot,
     unpack,
 )
+from tests.spark.bodies.body_schemas import json_format
 from tests.spark.plain_rows import decode_plain
 from tests.spark.record_bytes import LIES, lying
 from tests.store.support import BORN, die, make_store
@@ -266,6 +267,14 @@ def test_selections(root: Path) -> None:
         assert found.keys() == {key for key, row in wanted.items() if judge(row)}, selection
     with pytest.raises(UsageError, match="no filter servers"):
         StoreReader(plan(root)[0], ReadSettings(store=StorePlace(str(root)), selection=Selection(filter="f", via="x")))
+
+
+def test_bodies_of_a_schema(root: Path) -> None:
+    numbers = json_format("a int", on_bad="table")
+    found = read(root, plan(root), ("queueOffset", "badRecord"), body_schema=numbers)
+    assert found.column("badRecord").null_count == 0  # they are no JSON
+    bodies = {row["body"] for row in expected(root).values()}
+    assert {row["body"] for row in found.column("badRecord").to_pylist()} == bodies
 
 
 def test_damage_is_named_or_counted(root: Path) -> None:
