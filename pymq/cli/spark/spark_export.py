@@ -144,12 +144,29 @@ def spark_export(
     conf: ConfOption = None,
     driver_memory: DriverMemoryOption = DEFAULT_DRIVER_MEMORY,
     body: Annotated[
-        str, typer.Option("--body", metavar="FORM", help="Column body as bytes, utf8 (text) or json (fields); Parquet.")
+        str,
+        typer.Option(
+            "--body", metavar="FORM", help="Column body as bytes, utf8 (text), or fields: json, avro, protobuf."
+        ),
     ] = "bytes",
     body_schema: Annotated[
         str | None,
-        typer.Option("--body-schema", metavar="FIELDS", help="Of json: 'amount double, name string'; else inferred."),
+        typer.Option(
+            "--body-schema", metavar="SCHEMA", help="json: 'amount double'; avro, protobuf: FILE or registry."
+        ),
     ] = None,
+    body_message: Annotated[
+        str, typer.Option("--body-message", metavar="TYPE", help="Protobuf's message type: shop.Order.")
+    ] = "",
+    registry: Annotated[
+        str, typer.Option("--registry", metavar="URL", help="The registry of --body-schema registry:SUBJECT.")
+    ] = "",
+    bad_records: Annotated[
+        str,
+        typer.Option(
+            "--bad-records", metavar="fail|null|table", help="When a body is not of its Avro or Protobuf schema."
+        ),
+    ] = "fail",
     body_errors: Annotated[
         str,
         typer.Option("--body-errors", metavar="fail|replace", help="When a body is not UTF-8 or not of its schema."),
@@ -205,6 +222,9 @@ def spark_export(
         inflation_ratio_max=inflate_ratio,
         body=body,
         body_schema=body_schema,
+        body_message=body_message,
+        registry=registry,
+        bad_records=bad_records,  # type: ignore[arg-type]  # check() refuses other words
         body_errors=body_errors,  # type: ignore[arg-type]  # check() refuses other words
         on_data_loss=on_data_loss,  # type: ignore[arg-type]  # check() refuses other words
         dry_run=dry_run,

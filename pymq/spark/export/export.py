@@ -8,20 +8,27 @@ from __future__ import annotations
 
 import logging
 import secrets
-import shutil
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pymq.clock import Clock, SystemClock
 from pymq.errors import NotFoundError, PymqError, UnreachableError, UsageError
+from pymq.spark.export.export_bodies import body_format_of, body_setting, body_type
 from pymq.spark.export.job_runners import Here, JobRunner, OnSpark, needs_no_spark, run_spark
-from pymq.spark.export.options import TABLES, UPSERT, UPSERT_ROWS_PER_ROUND, ExportOptions, ExportSummary, QueueSummary
+from pymq.spark.export.options import (
+    TABLES,
+    UPSERT,
+    UPSERT_ROWS_PER_ROUND,
+    ExportOptions,
+    ExportSummary,
+    QueueSummary,
+)
 from pymq.spark.export.patience import Patience
 from pymq.spark.places.places import Place
 from pymq.spark.planning.cluster import ClusterView, Queue, SlaveBehindError
@@ -31,7 +38,6 @@ from pymq.spark.planning.positions import parse_position
 from pymq.spark.planning.ranges import DEFAULT_GROUP, QueueKey, QueueRange, ReadSettings
 from pymq.spark.planning.selection import checked
 from pymq.spark.planning.topics import TopicChoice
-from pymq.spark.records import bodies
 from pymq.spark.records.schema import check_columns
 from pymq.spark.session import gateway
 from pymq.spark.session.failures import WorkerLostError
@@ -113,7 +119,7 @@ class _Export:
         self.untidied = 0
         self._patience = Patience(options.retry_budget_s, progress.trying_again)
         self.read = ReadSettings(
-            columns=check_columns(options.columns),
+            columns=check_columns(options.all_columns),
             selection=checked(options.selection, clock),
             credentials=options.credentials,
             group=options.group or DEFAULT_GROUP,
@@ -121,6 +127,8 @@ class _Export:
             inflation_ratio_max=options.inflation_ratio_max,
             retry_budget_s=options.retry_budget_s,
             body_errors=options.body_errors,
+            body_schema=body_format_of(options),
+            registry=options.registry,
             store=options.store,
         )
         # A wrong expression or position fails before any request is sent and any file is created.
@@ -196,10 +204,11 @@ class _Export:
         body = self._asked(self._body_setting)
         if body is None:
             return self._summary()
-        with open_log(self.options, self._settings(body)) as log:
+        with open_log(self.options, self._settings(body), body_type(self.read, body)) as log:
             self.place = log.output
             self.resumed = log.resumed
-            self.read = replace(self.read, body_form=log.settings.get("body", ""))
+            if self.read.body_schema is None:
+                self.read = replace(self.read, body_form=log.settings.get("body", ""))
             plan = self._asked(lambda: self.plan(log))
             if plan is None:
                 return self._summary()
@@ -332,7 +341,7 @@ class _Export:
 
     def with_spark_writer(self) -> ExportSummary:
         """Write with Spark's own writer in one job, into a directory that must be new or empty."""
-        from pymq.spark.export.spark_writer import write
+        from pymq.spark.export.spark_writer import count_files, removed_on_failure, write
 
         assert self.options.output is not None
         output = self.options.output.absolute()
@@ -346,7 +355,7 @@ class _Export:
         self.written.tasks = len(tasks)
         if not tasks:
             return self._summary()
-        with _removed_on_failure(output), self._session() as spark:
+        with removed_on_failure(output), self._session() as spark:
             self.progress.phase("exporting")
             with self._listener(OnSpark(spark).host) as target:
                 counts = run_spark(spark, lambda: write(spark, self.options, tasks, target.target, output))
@@ -355,7 +364,7 @@ class _Export:
                 self.queues[key].rows = rows
                 missing = self.queues[key].to_offset - self.queues[key].from_offset - rows
                 self.queues[key].lost = missing if self.read.selection.is_all else 0
-        self.written.files, self.written.bytes = _count_files(output)
+        self.written.files, self.written.bytes = count_files(output)
         self.progress.rows(self.written.rows, self.planned_rows)
         return self._summary()
 
@@ -373,13 +382,16 @@ class _Export:
         options = self.options
         if options.chosen_writer != "arrow" or (options.output is None and options.catalog is None):
             return None
-        return open_to_look(options, self._settings(self._body_setting())) if earlier_settings(options) else None
+        if not earlier_settings(options):
+            return None
+        body = self._body_setting()
+        return open_to_look(options, self._settings(body), body_type(self.read, body))
 
     def _settings(self, body: dict[str, str]) -> dict[str, Any]:
         """Return what a later run must have, too."""
         options = self.options
         return {
-            "columns": list(check_columns(options.columns)),
+            "columns": list(check_columns(options.all_columns)),
             "partition_by": list(options.partition_by),
             "tag": options.tag,
             **options.filter_settings,
@@ -388,26 +400,18 @@ class _Export:
         }
 
     def _body_setting(self) -> dict[str, str]:
-        """Return the form of bodies as a setting; a schema that is not given is the earlier run's, or inferred."""
-        options = self.options
-        if options.body != bodies.JSON:
-            return {} if options.body == "bytes" else {"body": options.body}
-        if options.body_schema is not None:
-            return {"body": bodies.json_form(bodies.parse_schema(options.body_schema))}
-        from pymq.spark.export.logs import earlier_settings
+        return body_setting(self.options, self.read, self._first_bodies)
 
-        earlier = earlier_settings(options).get("body", "")
-        return {"body": earlier if earlier.startswith(bodies.JSON) else self._inferred_form()}
-
-    def _inferred_form(self) -> str:
-        """Return the form of JSON that the first bodies of some queues have."""
+    def _first_bodies(self) -> Iterator[bytes]:
+        """Yield the first bodies of some queues."""
         self.progress.phase("reading the first bodies")
         with self._cluster() as view:
             ranges = self._plan(view, {}).ranges[:INFERRED_QUEUES]
         settings = replace(self.read, columns=("body",))
-        first = [replace(part, to_offset=min(part.to_offset, part.from_offset + INFERRED_ROWS)) for part in ranges]
-        found = [batch.column("body").to_pylist() for part in first for batch in reader_of(part, settings).batches()]
-        return bodies.json_form(bodies.inferred(body for batch in found for body in batch))
+        for part in ranges:
+            first = replace(part, to_offset=min(part.to_offset, part.from_offset + INFERRED_ROWS))
+            for batch in reader_of(first, settings).batches():
+                yield from batch.column("body").to_pylist()
 
     def _session(self) -> _Session:
         self.progress.phase("starting Spark")
@@ -481,18 +485,3 @@ def _committed_part(result: dict[str, Any]) -> dict[str, Any]:
     """Return what a commit says of a range: the topic by the name of its generation."""
     name = generation_name(result["topic"], result["generation"])
     return {**{name: value for name, value in result.items() if name != "generation"}, "topic": name}
-
-
-@contextmanager
-def _removed_on_failure(output: Path) -> Iterator[None]:
-    """Remove a new output directory when its writer fails: its files look like an export, but are not complete."""
-    try:
-        yield
-    except BaseException:
-        shutil.rmtree(output, ignore_errors=True)
-        raise
-
-
-def _count_files(output: Path) -> tuple[int, int]:
-    files = [path for path in output.rglob("*") if path.is_file() and not path.name.startswith(("_", "."))]
-    return len(files), sum(path.stat().st_size for path in files)

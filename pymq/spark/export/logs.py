@@ -15,8 +15,7 @@ from pymq.spark.lake.parquet_parts import Layout
 from pymq.spark.places.places import Place, expanded
 from pymq.spark.planning.identity import Mark, latest_generations
 from pymq.spark.planning.ranges import QueueKey
-from pymq.spark.records import bodies
-from pymq.spark.records.schema import arrow_schema, check_columns
+from pymq.spark.records.schema import BODY, arrow_schema, check_columns
 from pymq.spark.tables.table_settings import check_later_settings
 
 if TYPE_CHECKING:
@@ -66,31 +65,31 @@ class ExportLog(Protocol):
     def __exit__(self, *_: object) -> None: ...
 
 
-def open_log(options: ExportOptions, settings: dict[str, Any]) -> ExportLog:
-    """Open the output with these settings. Raises ResumeError, UsageError, OutputBusyError."""
+def open_log(options: ExportOptions, settings: dict[str, Any], body_type: pa.DataType) -> ExportLog:
+    """Open the output with these settings; ``body`` has this type. Raises ResumeError, UsageError, OutputBusyError."""
     if options.format == "delta":
         with _extra("delta"):
             from pymq.spark.tables.delta_log import DeltaLog
             from pymq.spark.tables.delta_upserts import DeltaUpserts
         made = DeltaUpserts if settings.get("mode") == UPSERT else DeltaLog
-        return made(_place(options), settings, _schema(settings))
+        return made(_place(options), settings, _schema(settings["columns"], body_type))
     if options.format == "iceberg":
         with _extra("iceberg"):
             from pymq.spark.tables.iceberg_log import IcebergLog, columns_of
         columns = columns_of(settings["columns"], settings["partition_by"])
-        return IcebergLog(options.iceberg, settings, _schema({**settings, "columns": columns}))
+        return IcebergLog(options.iceberg, settings, _schema(columns, body_type))
     from pymq.spark.lake.commits import ExportDirectory
 
     return ExportDirectory(_directory(options), settings)
 
 
-def open_to_look(options: ExportOptions, settings: dict[str, Any]) -> ExportLog:
+def open_to_look(options: ExportOptions, settings: dict[str, Any], body_type: pa.DataType) -> ExportLog:
     """Open the output of an earlier export without a change. Raises what :func:`open_log` raises."""
     if options.format not in TABLES:
-        return open_log(options, settings)
+        return open_log(options, settings, body_type)
     before = earlier_settings(options)
     check_later_settings(str(options.output), before, settings)
-    return open_log(options, before)
+    return open_log(options, before, body_type)
 
 
 def earlier_settings(options: ExportOptions) -> dict[str, Any]:
@@ -152,14 +151,12 @@ def _directory(options: ExportOptions) -> Path:
     return place
 
 
-def _schema(settings: dict[str, Any]) -> pa.Schema:
-    columns = check_columns(settings["columns"])
+def _schema(names: Sequence[str], body_type: pa.DataType) -> pa.Schema:
+    columns = check_columns(names)
     schema = arrow_schema(columns)
-    if "body" not in columns:
+    if BODY not in columns:
         return schema
-    return schema.set(
-        columns.index("body"), schema.field("body").with_type(bodies.arrow_type(settings.get("body", "")))
-    )
+    return schema.set(columns.index(BODY), schema.field(BODY).with_type(body_type))
 
 
 @contextmanager

@@ -8,11 +8,12 @@ from typing import Any
 
 from pymq.errors import UsageError
 from pymq.model.compression import INFLATION_RATIO_MAX
+from pymq.spark.bodies.body_format import ON_BAD_RECORD, OnBadRecord
 from pymq.spark.lake.compression import parse_compression
 from pymq.spark.places.object_paths import ObjectPath
 from pymq.spark.planning.selection import Selection
 from pymq.spark.planning.store_place import StorePlace
-from pymq.spark.records.schema import USUAL
+from pymq.spark.records.schema import BAD_RECORD, USUAL
 from pymq.spark.session.masters import DEFAULT_DRIVER_MEMORY, DEFAULT_MASTER, cores_of
 from pymq.spark.settings import BODY_ERROR_MODES, DATA_LOSS_MODES, RETRY_BUDGET_S, BodyErrors, DataLoss, rows_of_a_task
 from pymq.spark.tables.iceberg_name import IcebergName, iceberg_name
@@ -34,9 +35,9 @@ ROWS_PER_ROUND = 20_000_000
 UPSERT_ROWS_PER_ROUND = 500_000
 
 
-BODY_FORMS = ("bytes", "utf8", "json")
-# Only functions of Spark decode these; their jars are not part of pyspark.
-BODY_FUNCTIONS = {"avro": "from_avro", "protobuf": "from_protobuf"}
+# Forms whose types a schema says: a file's, or a registry's.
+SCHEMA_FORMS = ("avro", "protobuf")
+BODY_FORMS = ("bytes", "utf8", "json", *SCHEMA_FORMS)
 
 
 @dataclass(slots=True)
@@ -102,6 +103,12 @@ class ExportOptions:
     """What the column ``body`` holds: ``bytes``, ``utf8`` or ``json``, a struct of ``body_schema``'s fields."""
     body_schema: str | None = None
     """``amount double, country string``; None infers it from the first messages of a first run."""
+    body_message: str = ""
+    """Protobuf's message type."""
+    registry: str = ""
+    """The URL of the registry that ``body_schema`` ``registry`` or ``registry:SUBJECT`` means."""
+    bad_records: OnBadRecord = "fail"
+    """What to do about a body that its Avro or Protobuf schema does not fit: fail, null, or a row of ``badRecord``."""
     retry_budget_s: float = RETRY_BUDGET_S
     """Seconds without progress, because no broker of a queue answers or all are busy, before the export fails."""
     rows_per_task: int = 0
@@ -131,6 +138,12 @@ class ExportOptions:
         )
 
     @property
+    def all_columns(self) -> tuple[str, ...]:
+        """The columns of the output."""
+        columns = self.columns or USUAL
+        return (*columns, BAD_RECORD) if self.bad_records == "table" and BAD_RECORD not in columns else columns
+
+    @property
     def filter_settings(self) -> dict[str, str]:
         """The given settings, besides the tag, that select messages."""
         given = {"sql": self.sql, "filter": self.filter, "filter_expression": self.filter_expression}
@@ -148,16 +161,18 @@ class ExportOptions:
         return iceberg_name(self.catalog, self.table, self.output)
 
     def _check_body(self) -> None:
-        if self.body in BODY_FUNCTIONS:
-            raise UsageError(
-                f"an export does not decode bodies of {self.body}: export bytes, or read the topic with "
-                f'spark.read.format("pymq") and decode it with {BODY_FUNCTIONS[self.body]}, which is in '
-                f"org.apache.spark:spark-{self.body}_2.13 of pyspark's version (pymq docs spark shows both)"
-            )
         _check_choice("body", self.body, BODY_FORMS)
-        if self.body_schema is not None:
+        _check_choice("bad-records", self.bad_records, ON_BAD_RECORD)
+        if self.body in SCHEMA_FORMS:
+            if self.body_schema is None:
+                raise UsageError(f"bodies of {self.body} need a schema: give --body-schema FILE or registry:SUBJECT")
+        elif self.registry or self.body_message or self.bad_records != "fail":
+            raise UsageError(
+                f"--registry, --body-message and --bad-records are for bodies of Avro or Protobuf, not {self.body}"
+            )
+        elif self.body_schema is not None:
             if self.body != "json":
-                raise UsageError(f"a schema is for bodies of JSON, not {self.body}: use --body json")
+                raise UsageError(f"a schema is for bodies of JSON, Avro or Protobuf, not {self.body}: use --body json")
             _check_schema(self.body_schema)
         if self.body == "bytes":
             return
@@ -202,9 +217,9 @@ class ExportOptions:
             raise UsageError(f"mode upsert is for Delta tables, not {self.format}: use --format delta")
         if self.partition_by != ("topic",):
             raise UsageError("mode upsert has one row for a key, of no day: use --partition-by topic")
-        if self.body == "json":
+        if self.body not in ("bytes", "utf8"):
             raise UsageError(
-                "mode upsert takes an empty body for a deletion, which is no JSON: use --body bytes or utf8"
+                "mode upsert takes an empty body for a deletion, so bodies stay as they are: use --body bytes or utf8"
             )
         columns = self.columns or USUAL
         if missing := [name for name in (self.key, *UPSERT_NEEDS) if name not in columns]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -125,3 +127,19 @@ def _is_queue(key: QueueKey):  # type: ignore[no-untyped-def]
 
     topic, broker_name, queue_id = key
     return (f.col("topic") == topic) & (f.col("brokerName") == broker_name) & (f.col("queueId") == queue_id)
+
+
+@contextmanager
+def removed_on_failure(output: Path) -> Iterator[None]:
+    """Remove a new output directory when its writer fails: its files look like an export, but are not complete."""
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(output, ignore_errors=True)
+        raise
+
+
+def count_files(output: Path) -> tuple[int, int]:
+    """Return the number of files and their bytes."""
+    files = [path for path in output.rglob("*") if path.is_file() and not path.name.startswith(("_", "."))]
+    return len(files), sum(path.stat().st_size for path in files)

@@ -174,7 +174,6 @@ def test_the_newest_schema_of_a_subject() -> None:
         ({"bodyFormat": "xml", "bodySchema": "a int"}, "bodyFormat is 'xml': use one of avro, protobuf, json"),
         ({"bodyFormat": "json", "bodySchema": "a int", "onBadRecord": "skip"}, "use one of fail, null, table"),
         ({"bodyFormat": "json", "bodySchema": "a int", "bodyMessage": "M"}, "bodyMessage is for bodyFormat protobuf"),
-        ({"bodyFormat": "json", "bodySchema": "a int", "archive": "/tmp"}, "archive and bodyFormat exclude"),
     ],
 )
 def test_options_that_do_not_fit_each_other(options: dict[str, str], text: str) -> None:

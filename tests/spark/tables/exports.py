@@ -16,6 +16,7 @@ from pymq.spark.export.logs import ExportLog, open_log
 from pymq.spark.export.options import ExportOptions
 from pymq.spark.planning.identity import Mark, generation_name
 from pymq.spark.planning.ranges import ReadSettings
+from pymq.spark.records.bodies import arrow_type
 from pymq.spark.tables.iceberg_name import iceberg_name
 from tests.spark.fake_cluster import BROKER, FakeCluster
 
@@ -35,7 +36,8 @@ def settings(columns: tuple[str, ...] = COLUMNS, levels: tuple[str, ...] = LEVEL
 
 def opened(output: Path, table_format: str, **fields: Any) -> Any:
     """Return the log of a table, with the default settings but for these."""
-    return open_log(options(output, table_format), settings(**fields))
+    given = settings(**fields)
+    return open_log(options(output, table_format), given, arrow_type(given.get("body", "")))
 
 
 def written(
