@@ -18,6 +18,8 @@ class Draft(msgspec.Struct, gc=False):
       fills it; a caller of the store fills it itself.
     * ``keyed``: those of the ``properties`` that may be keys. The fast paths fill it for
       :class:`~pymq.store.write.plain_stager.PlainStager`; the store's other ways look at all properties.
+    * ``lite_topic``: the lite topic in whose light queue the message is; empty for none. The topic is its parent. Who
+      stages the draft adds the properties that say so (:mod:`pymq.model.lite_topics`).
     * ``prepared_transaction_offset``: physical offset of the half message that a committed message had.
     """
 
@@ -31,3 +33,4 @@ class Draft(msgspec.Struct, gc=False):
     keyed: bytes = b""
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
+    lite_topic: str = ""

@@ -49,6 +49,10 @@ class StoreSettings:
     resident_bytes_max: int = 32 << 20  # mapped bytes read before their pages are given back
     open_queue_files_max: int = 256
     digests_enabled: bool = True  # blockDigestEnable
+    light_file_entry_count: int = 100_000  # of light queues
+    # The table of light queues is saved when so many entries have come since, or a quarter of the number of queues if
+    # that is more: a start reads those entries one by one.
+    light_table_entry_count: int = 100_000
 
     def __post_init__(self) -> None:
         # The same rounding as the Java broker's: a queue file holds whole units.

@@ -30,6 +30,8 @@ from pymq.store.lifecycle.pauses import Pauses
 from pymq.store.lifecycle.recovery import Progress, RecoveryReport, recover
 from pymq.store.lifecycle.retention import Decision, Doomed, RetentionSettings
 from pymq.store.lifecycle.store_data import StoreData
+from pymq.store.light.light_queues import LightQueues
+from pymq.store.light.light_reader import LightEnds, LightReader
 from pymq.store.log.cold_file import ColdFiles
 from pymq.store.log.commit_log import CommitLog
 from pymq.store.queue.deleted_topics import DeletedTopics
@@ -54,6 +56,8 @@ __all__ = [
     "Follower",
     "GetResult",
     "GetStatus",
+    "LightEnds",
+    "LightReader",
     "MessageStore",
     "Pace",
     "Placed",
@@ -92,6 +96,8 @@ class MessageStore(StoreReader):
         cold = ColdFiles(files, f"{root}/{COLD_DIRECTORY}")
         log = CommitLog(files, log_directory, s.segment_size_bytes, s.resident_bytes_max, cold)
         queues = QueueTable.of_store(files, root, s)
+        self._lights = lights = LightQueues(files, root, s, queues.deleted_end)
+        self.lights = LightReader(lights, log)
         index = IndexService(files, f"{root}/index", log, clock, s) if s.index_enabled else None
         super().__init__(log, queues, index, s)
         self._root, self._files = root, files
@@ -106,14 +112,14 @@ class MessageStore(StoreReader):
         self._digests = Digests(files, f"{root}/digests", log) if s.digests_enabled else None
         self._scrubber = scrubber = Scrubber(log, self._digests) if self._digests is not None else None
         self.scan = LogScan(log, scrubber.digests, lambda: scrubber.found) if scrubber is not None else None
-        self._data = data = StoreData(log, queues, index, self._digests, clock, s)
+        self._data = data = StoreData(log, queues, lights, index, self._digests, clock, s)
         self._checkpoints = Checkpointer(data, files=files, path=f"{root}/checkpoint")
         self._lock: fs.Lock | None = None
         self._serving = False
         self._lost_begin: str | None = None
         self._refused_by: dict[str, str] = {}
         self._follower: Follower | None = None  # set while the log grows by another broker's bytes
-        self._appender = Appender(log, queues, index, clock, s, store_host)
+        self._appender = Appender(log, queues, lights, index, clock, s, store_host)
         self.stage = self._appender.stage  # the hot ones: bound here, so that a send doesn't pay for a second call
         self.stage_many = self._appender.stage_many
         self.stage_inner = self._appender.stage_inner
@@ -215,6 +221,7 @@ class MessageStore(StoreReader):
                     self._index.catch_up()
                 if self._digests is not None:
                     self._digests.work(self.settings.segment_size_bytes)
+                self._lights.wants_table = True  # the next start reads it instead of entries
                 self._housekeeping.write()
                 self._log.sync()
                 self._checkpoints.save_last()
@@ -229,6 +236,7 @@ class MessageStore(StoreReader):
     def _release(self) -> None:
         if self._index is not None:
             self._index.disk.close()
+        self._lights.close()
         self._queues.close()
         self._log.close()
         if self._lock is not None:
@@ -350,6 +358,7 @@ class MessageStore(StoreReader):
             self._appender.closed if self._serving else None,
             self._log.write_problem,
             self._appender.queue_problem,
+            self._lights.problem,
             (self._index.problem or self._index.rebuild_problem) if self._index is not None else None,
             self._mender.problem,
             self._expiry.problem,
@@ -409,6 +418,7 @@ class MessageStore(StoreReader):
             self._digests.truncate(end)
         self._log.sync()
         self._queues.settle_all(self._log, end, trusted=True)
+        self._lights.truncate(end)
         if self._index is not None:
             self._index.truncate(end)
 
@@ -421,6 +431,7 @@ class MessageStore(StoreReader):
         gone = self._queues.delete_topics(topics, end)
         for topic in topics:
             self._appender.unconfirmed.forget_topic(topic)
+            self._lights.forget_parent(topic, end)
         self.confirm(end)
         self._checkpoints.note_deleted(gone)
         return len(gone)
@@ -439,6 +450,8 @@ class MessageStore(StoreReader):
         """
         raised = [topic for topic, end in ends.items() if end > self.deletions.end(topic)]
         gone = self._queues.delete_below(ends)
+        for topic in raised:
+            self._lights.forget_parent(topic, ends[topic])
         if raised and self._follower is not None:
             self._follower.take_again({topic: ends[topic] for topic in raised})
         self._checkpoints.note_deleted(gone)

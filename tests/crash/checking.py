@@ -8,6 +8,7 @@ from pymq.clock import ManualClock
 from pymq.errors import PymqError
 from pymq.model.draft import Draft
 from pymq.model.javahash import tags_code
+from pymq.model.lite_topics import LIGHT_QUEUE_PREFIX, light_queue_name, split_light_queue
 from pymq.model.record import encode_record
 from pymq.store.disk.disk_snapshot import Image
 from pymq.store.disk.json_table import JsonTable
@@ -16,6 +17,7 @@ from pymq.store.queue.removed_queues import DELETED_QUEUES_DIRECTORY
 from pymq.store.store import MessageStore
 from tests.crash.driver import TABLE
 from tests.crash.ledger import Promise, Queue, Record, expected_queues
+from tests.store.light.lights import entries_of
 from tests.store.support import BORN, HOST, ROOT, die, make_store
 
 NEW_QUEUE = ("Fresh", 0)
@@ -54,7 +56,21 @@ def served_by(store: MessageStore) -> Served:
         )
         for topic, queue_id in store.queues()
     }  # fmt: skip
+    queues |= _light_queues(store)
     return Served(store.physical_min_offset, store.physical_max_offset, queues, {})
+
+
+def _light_queues(store: MessageStore) -> dict[Queue, tuple[int, int, bytes]]:
+    """Return the light queues that have messages, as their entries lead to them."""
+    queues = {}
+    for parent, lites in store._lights._numbers.items():
+        for lite in lites:
+            entries = entries_of(store, parent, lite)
+            if entries:
+                records = b"".join([bytes(store.record_at(entry.physical_offset)) for entry in entries])
+                ends = store.lights.ends(parent, lite)
+                queues[light_queue_name(parent, lite), 0] = (ends.min_offset, ends.max_offset, records)
+    return queues
 
 
 class Checker:
@@ -137,7 +153,8 @@ class Checker:
     ) -> None:
         """Check that the store takes more messages, and that they and the old ones survive the next crash."""
         added: dict[Queue, Record] = {}
-        for queue in (*served.queues, NEW_QUEUE):
+        lights = {queue: held for queue, held in served.queues.items() if queue[0].startswith(LIGHT_QUEUE_PREFIX)}
+        for queue in (*(served.queues.keys() - lights.keys()), NEW_QUEUE):
             added[queue] = self._send(store, *queue, now_ms)
             expected = served.queues[queue][1] if queue in served.queues else 0
             if added[queue].queue_offset != expected:
@@ -150,7 +167,12 @@ class Checker:
         again, _ = self.start(image, now_ms + 1)
         after = served_by(again)
         die(again)
-        wanted = {queue: (low, high + 1, raw + added[queue].raw) for queue, (low, high, raw) in served.queues.items()}
+        wanted = {
+            queue: (low, high + 1, raw + added[queue].raw)
+            for queue, (low, high, raw) in served.queues.items()
+            if queue not in lights
+        }
+        wanted |= lights
         wanted[NEW_QUEUE] = 0, 1, added[NEW_QUEUE].raw
         if after.queues != wanted:
             raise BrokenPromiseError(f"after another crash: {_difference(wanted, after.queues)}")
@@ -181,7 +203,13 @@ def verify(served: Served, promise: Promise, required_end: int) -> None:
     for queue in queues.keys() | served.queues.keys():
         records = queues.get(queue, [])
         low, high, raw = served.queues.get(queue, (0, 0, b""))
-        if queue[0] in promise.going:
+        topic, light = queue[0], split_light_queue(queue[0])
+        if light is not None:
+            # Lite topics are forgotten with their messages.
+            topic = light[0]
+            records = [record._replace(queue_offset=record.light_offset) for record in records]
+            records = [record for record in records if record.start >= served.start]
+        if topic in promise.going:
             # Its files are deleted one by one, and a power loss may keep any of them.
             records = [record for record in records if low <= record.queue_offset < high]
         kept = [record for record in records if record.start >= served.start]

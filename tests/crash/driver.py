@@ -10,6 +10,7 @@ from pymq.clock import ManualClock
 from pymq.errors import StoreUnavailableError
 from pymq.model.draft import Draft
 from pymq.model.javahash import tags_code
+from pymq.model.lite_topics import light_properties
 from pymq.model.names import SCHEDULE_TOPIC
 from pymq.model.record import encode_record
 from pymq.model.sysflag import TRANSACTION_PREPARED
@@ -134,6 +135,22 @@ class Driver:
         def stage() -> None:
             for topic, queue_id in queues:
                 self._stage(topic, queue_id, size, keyed=True)
+
+        self._put(stage, sync)
+
+    def send_lite(self, parent: str, *lites: str, size: int = 30, sync: bool = False) -> None:
+        """Commit a message for each lite topic at once."""
+
+        def stage() -> None:
+            for number, lite in enumerate(lites):
+                body, properties, keys = self._content(size, keyed=True)
+                offset = self.store._lights.next_offset(parent, lite)
+                draft = Draft(body, properties, 1_000, BORN, tags_code(TAGS), lite_topic=lite)
+                placed = self.store.stage(parent, number % 2, draft)
+                properties += light_properties(parent, lite, offset)
+                place = (parent, number % 2, placed.queue_offset, placed.physical_offset)
+                self._note(*place, body, properties, keys)
+                self.ledger.records[-1] = self.ledger.records[-1]._replace(lite=lite, light_offset=offset)
 
         self._put(stage, sync)
 

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from pymq.model.lite_topics import light_queue_name
+
 
 class Record(NamedTuple):
-    """One message given to the store, with the bytes that the log must hold for it."""
+    """One message given to the store, with the bytes that the log must hold for it.
+
+    ``lite``: its lite topic, ``light_offset``: its offset there.
+    """
 
     topic: str
     queue_id: int
@@ -15,6 +20,8 @@ class Record(NamedTuple):
     raw: bytes
     keys: tuple[str, ...]
     in_queue: bool = True
+    lite: str = ""
+    light_offset: int = 0
 
     @property
     def end(self) -> int:
@@ -80,4 +87,7 @@ def expected_queues(promise: Promise, end: int) -> Queues:
     for record in promise.records[: promise.count]:
         if record.end <= end and record.in_queue and record.start >= gone.get(record.topic, 0):
             queues.setdefault((record.topic, record.queue_id), []).append(record)
+            if record.lite:
+                name = light_queue_name(record.topic, record.lite)
+                queues.setdefault((name, 0), []).append(record)
     return queues

@@ -266,6 +266,46 @@ def _following_equal(d: Driver) -> None:
         d.kill()
 
 
+def _lite_topics(d: Driver) -> None:
+    """Light queues grow between others; their parents are deleted, the log is truncated and its oldest segment goes."""
+    for i in range(4):
+        d.send_lite("Jobs", "a", "b", f"only-{i}", size=60, sync=i % 2 == 1)
+        d.send("Jobs", 0, (30,))
+        d.tick()
+    d.checkpoint()
+    d.send_lite("Chats", "a", "a", "c")
+    d.restart()
+    d.send_lite("Jobs", "b", "d", size=500)
+    d.delete_topic("Chats")
+    d.send_lite("Chats", "c", size=400)
+    d.kill()
+    d.truncate(-2)
+    for i in range(5):
+        d.send_lite("Jobs", "a", f"new-{i}", size=700)
+        d.tick()
+        if i % 2:
+            d.expire()
+    d.lose_power(3)
+    d.send_lite("Jobs", "a", "only-0", "new-1")
+    d.checkpoint()
+    d.send_lite("Jobs", "a")
+
+
+def _lite_following(d: Driver) -> None:
+    """Light queues grow with another broker's log."""
+    origin = d.follow()
+    for i in range(4):
+        origin.send_lite("Jobs", "a", "b", f"only-{i}", size=60)
+        origin.send("Jobs", 0, (30, 300))
+        d.grow(500, 170)
+        d.tick()
+        if i == 2:
+            d.checkpoint()
+    d.grow(10_000, 900)
+    d.lead()
+    d.send_lite("Jobs", "a", "c")
+
+
 FIXED = (
     Workload("singles", _singles, {}),
     Workload("batches", _batches, {}),
@@ -291,6 +331,8 @@ FIXED = (
     Workload("following-restarts", _following_restarts, {}),
     Workload("following-equal", _following_equal, {}),
     Workload("truncate", _truncate, {}),
+    Workload("lite-topics", _lite_topics, {}),
+    Workload("lite-topics-of-a-slave", _lite_following, {}),
 )
 
 

@@ -21,6 +21,8 @@ SMALL: dict[str, Any] = {
     "index_slot_count": 7,
     "index_entry_count": 20,
     "queue_tail_bytes": 400,
+    "light_file_entry_count": 5,
+    "light_table_entry_count": 7,
 }
 
 

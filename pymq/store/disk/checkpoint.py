@@ -20,8 +20,10 @@ _BLOCK = struct.Struct(">8sqqqqqqqq")
 _BLOCK_MAGIC = b"PYMQ\x00\x00\x00\x01"
 _CRC = struct.Struct(">I")
 _BEGIN_AT = _BLOCK_AT + _BLOCK.size + _CRC.size
-_BEGIN = struct.Struct(">8sq")
+_NUMBER = struct.Struct(">8sq")
 _BEGIN_MAGIC = b"PYMQ\x00\x00\x00\x02"
+_LIGHT_AT = _BEGIN_AT + _NUMBER.size + _CRC.size
+_LIGHT_MAGIC = b"PYMQ\x00\x00\x00\x03"
 LOG_BEGIN_UNKNOWN = -1
 
 
@@ -32,7 +34,8 @@ class Durable:
     ``log_offset``: commit log; ``queue_offset``: consume queue units of records below it; ``unit_count``: units of all
     queues at that time (a different number shows that a queue was deleted by hand); ``index_offset``: keys of records
     below it; ``index_name``: newest index file's name as a number, 0 for none; ``index_count``: its entry count at that
-    time. ``log_begin``: no segment from here on was deleted by then; it stands in a block of its own.
+    time. ``log_begin``: no segment from here on was deleted by then. ``light_count``: entries of light queues, of
+    records below ``queue_offset``. These two stand in blocks of their own.
     """
 
     log_offset: int = 0
@@ -42,6 +45,7 @@ class Durable:
     index_name: int = 0
     index_count: int = 0
     log_begin: int = LOG_BEGIN_UNKNOWN
+    light_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,7 @@ class Checkpoint:
 
     def without_queues(self) -> Checkpoint:
         """Return a copy in which no unit of any queue counts as being on the disk."""
-        durable = replace(self.durable, queue_offset=0, unit_count=0) if self.durable is not None else None
+        durable = replace(self.durable, queue_offset=0, unit_count=0, light_count=0) if self.durable else None
         return replace(self, logics_ms=0, durable=durable)
 
     def without_index(self) -> Checkpoint:
@@ -131,9 +135,18 @@ def _encode_block(checkpoint: Checkpoint, durable: Durable) -> bytes:
         _BLOCK_MAGIC, checkpoint.physic_ms, checkpoint.logics_ms, durable.log_offset, durable.queue_offset,
         durable.unit_count, durable.index_offset, durable.index_name, durable.index_count,
     )  # fmt: skip
-    begin = _BEGIN.pack(_BEGIN_MAGIC, durable.log_begin)
+    begin = _NUMBER.pack(_BEGIN_MAGIC, durable.log_begin)
     begin += _CRC.pack(crc32(begin))
-    return block + _CRC.pack(crc32(block)) + (begin if durable.log_begin >= 0 else bytes(len(begin)))
+    light = _NUMBER.pack(_LIGHT_MAGIC, durable.light_count)
+    light += _CRC.pack(crc32(light))
+    return b"".join(
+        (
+            block,
+            _CRC.pack(crc32(block)),
+            begin if durable.log_begin >= 0 else bytes(len(begin)),
+            light if durable.light_count else bytes(len(light)),
+        )
+    )
 
 
 def _decode_block(raw: bytes, checkpoint: Checkpoint) -> Durable | None:
@@ -143,12 +156,18 @@ def _decode_block(raw: bytes, checkpoint: Checkpoint) -> Durable | None:
         return None
     if (physic_ms, logics_ms) != (checkpoint.physic_ms, checkpoint.logics_ms):
         return None
-    return replace(Durable(*numbers), log_begin=_decode_begin(raw))
+    begin = _decode_number(raw, _BEGIN_AT, _BEGIN_MAGIC)
+    return replace(
+        Durable(*numbers),
+        log_begin=LOG_BEGIN_UNKNOWN if begin is None else begin,
+        light_count=_decode_number(raw, _LIGHT_AT, _LIGHT_MAGIC) or 0,
+    )
 
 
-def _decode_begin(raw: bytes) -> int:
-    block = raw[_BEGIN_AT : _BEGIN_AT + _BEGIN.size]
-    magic, begin = _BEGIN.unpack(block)
-    if magic != _BEGIN_MAGIC or _CRC.unpack_from(raw, _BEGIN_AT + _BEGIN.size)[0] != crc32(block):
-        return LOG_BEGIN_UNKNOWN
-    return int(begin)
+def _decode_number(raw: bytes, at: int, wanted_magic: bytes) -> int | None:
+    """Return the number of a block that holds one; None when the block is not there or not valid."""
+    block = raw[at : at + _NUMBER.size]
+    magic, number = _NUMBER.unpack(block)
+    if magic != wanted_magic or _CRC.unpack_from(raw, at + _NUMBER.size)[0] != crc32(block):
+        return None
+    return int(number)

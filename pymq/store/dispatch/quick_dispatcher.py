@@ -32,10 +32,12 @@ from pymq.model.layout import (
     UNCOMMON_FLAGS,
     UNIT,
 )
+from pymq.model.lite_topics import DISPATCH_MARK
 from pymq.model.properties import TAGS, find_property
 from pymq.store.dispatch.queue_dispatcher import OnGrown, QueueDispatcher
 from pymq.store.index.keyed_records import KeyedRecords
-from pymq.store.log.log_record import has_index_entries, parse_record
+from pymq.store.light.light_queues import LightQueues
+from pymq.store.log.log_record import Scanned, has_index_entries, parse_record
 from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.queue.queue_table import QueueTable
 from pymq.store.settings import is_schedule_topic
@@ -75,8 +77,9 @@ _GrowingQueues = dict[tuple[bytes, int], _GrowingQueue]  # by the topic's bytes 
 class QuickDispatcher:
     """Dispatches common records itself, and leaves all others to a :class:`QueueDispatcher`."""
 
-    def __init__(self, queues: QueueTable, dispatcher: QueueDispatcher, on_grown: OnGrown) -> None:
+    def __init__(self, queues: QueueTable, lights: LightQueues, dispatcher: QueueDispatcher, on_grown: OnGrown) -> None:
         self._queues = queues
+        self._lights = lights
         self._dispatcher = dispatcher
         self._on_grown = on_grown
         self._tag_codes: dict[bytes, int] = {}
@@ -114,6 +117,7 @@ class QuickDispatcher:
                     if record is None:
                         break
                     self._dispatcher.take(record)
+                    self._lights.take(record)
                     if has_index_entries(record.sys_flag):
                         keys.add(record.topic, record.properties, record.offset, record.store_ms)
                     after, store_ms = at + record.size, record.store_ms
@@ -122,13 +126,16 @@ class QuickDispatcher:
                     tags_at = properties.rfind(_TAGS_HEAD)
                     code = 0
                     if tags_at >= 0:
-                        known = None
                         tags_end = properties.find(b"\x02", tags_at)
-                        if tags_end >= 0 and (not tags_at or properties[tags_at - 1] == 2):
-                            known = codes.get(properties[tags_at + 5 : tags_end])
+                        is_usual = tags_end >= 0 and (not tags_at or properties[tags_at - 1] == 2)
+                        known = codes.get(properties[tags_at + 5 : tags_end]) if is_usual else None
                         code = known if known is not None else self._tags_code(properties)
                     growing.units.append(pack(offset, size, code))
                     growing.next_offset = queue_offset + 1
+                    if DISPATCH_MARK in properties:
+                        self._lights.take(
+                            Scanned(offset, size, growing.topic, queue_id, queue_offset, sys_flag, store_ms, properties)
+                        )
                     if b"KEY" in properties:
                         keys.topics.append(growing.topic)
                         keys.properties.append(properties)

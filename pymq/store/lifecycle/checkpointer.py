@@ -8,6 +8,7 @@ from pymq.errors import StoreUnavailableError
 from pymq.store.disk import disk_errors, fs
 from pymq.store.disk.checkpoint import Checkpoint, CheckpointFile, Durable
 from pymq.store.lifecycle.store_data import StoreData
+from pymq.store.light.light_queues import NotedLights
 from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.queue.noted_ends import NotedEnds
 
@@ -15,7 +16,7 @@ SUMS_INTERVAL_MS = 300_000  # between two savings of the sums of units, when the
 _SMALL_QUEUES_MAX = 2000  # up to so many queues and blocks (16 million messages) every checkpoint saves them
 _SMALL_SUMS_MAX = 1 << 16
 
-_Written = tuple[int, int, NotedEnds, tuple[int, int, int, int]]
+_Written = tuple[int, int, NotedEnds, tuple[int, int, int, int], NotedLights]
 
 
 class Checkpointer:
@@ -30,6 +31,7 @@ class Checkpointer:
     ) -> None:
         self._log = data.log
         self._queues = data.queues
+        self._lights = data.lights
         self._index = data.index
         self._digests = data.digests
         self._path = path
@@ -39,8 +41,8 @@ class Checkpointer:
         self.newest = Checkpoint()
         self.problem: str | None = None  # why the checkpoint does not move
         # What the files held at one moment: the log offset below which all units are in queue files, with its store
-        # time, the ends of queues, and the position of the index. A checkpoint says so only after a sync.
-        self._written: _Written = (0, 0, NotedEnds(), (0, 0, 0, 0))
+        # time, the ends of queues, the position of the index, and light queues. A checkpoint says so only after a sync.
+        self._written: _Written = (0, 0, NotedEnds(), (0, 0, 0, 0), NotedLights())
         self._next_ms = 0
         self.is_wanted = False  # queues were deleted that the checkpoint counts
         self._log_end = 0  # at the last move of the checkpoint
@@ -75,15 +77,17 @@ class Checkpointer:
         self.newest = self.newest.truncate(end)
         self._file.save(self.newest)
 
-    def note_written(self, round_end: tuple[int, int] | None = None) -> None:
+    def note_written(self, round_end: tuple[int, int] | None = None, round_lights: NotedLights | None = None) -> None:
         """Note that all visible units are in queue files now, and all inserted keys in index files.
 
-        ``round_end``: the log's end at the begin of a round of tails. Only units that were visible then count.
+        ``round_end``: the log's end at the begin of a round of tails, ``round_lights``: what the files of light queues
+        held then. Only units that were visible then count.
         """
         position = self._index.position() if self._index is not None else (0, 0, 0, 0)
         end = self._log.visible_end if round_end is None else round_end
         ends = self._queues.note_ends() if round_end is None else self._queues.note_round()
-        self._written = (*end, ends, position)  # one assignment, without the lock, which save() holds for long
+        lights = self._lights.note(end[0]) if round_lights is None else round_lights
+        self._written = (*end, ends, position, lights)  # one assignment, without the lock, which save() holds for long
 
     def note_deleted(self, queues: list[ConsumeQueue]) -> None:
         """Note that queues were deleted. The next checkpoint, which is due now, does not count their units.
@@ -129,21 +133,23 @@ class Checkpointer:
         """
         with self._lock:
             written, are_sums_due = self._take_noted()
+            lights = written[4]
             if written[0] > self._log.synced_whole_offset:
                 self._log.sync()  # a start counts the units of records that are on the disk
             try:
                 self._queues.sync()
+                self._lights.save(lights)
                 if self._index is not None:
                     self._index.disk.sync()
                 if self._digests is not None:
                     self._digests.sync()
-                queue_offset, queue_ms, ends, (index_offset, index_name, index_count, index_ms) = written
+                queue_offset, queue_ms, ends, (index_offset, index_name, index_count, index_ms), _ = written
                 if are_sums_due:
                     self._save_sums(queue_offset, ends)
                 durable = Durable(
                     log_offset=self._log.synced_whole_offset, queue_offset=queue_offset, unit_count=ends.unit_count,
                     index_offset=index_offset, index_name=index_name, index_count=index_count,
-                    log_begin=max(self._log.min_offset, self._log.doomed_end),
+                    log_begin=max(self._log.min_offset, self._log.doomed_end), light_count=lights.entry_end,
                 )  # fmt: skip
                 checkpoint = Checkpoint(self._log.synced_store_ms, queue_ms, index_ms, durable=durable)
                 if checkpoint != self.newest:
@@ -169,11 +175,11 @@ class Checkpointer:
         queues = self._queues
         is_small = len(queues) <= _SMALL_QUEUES_MAX and queues.sum_count <= _SMALL_SUMS_MAX
         is_due = is_small or self._sums_are_due or self._clock.monotonic_ms() >= self._sums_next_ms
-        offset, store_ms, ends, position = self._written
+        offset, store_ms, ends, position, lights = self._written
         are_sums_due = queues.sums_outdated or (is_due and offset != self._sums_offset)
         if are_sums_due:
             queues.sums_outdated = False  # before the next line: a queue may be deleted at any moment
-        return (offset, store_ms, ends.copy(), position), are_sums_due
+        return (offset, store_ms, ends.copy(), position, lights), are_sums_due
 
     def _save_sums(self, queue_offset: int, ends: NotedEnds) -> None:
         """Save the sums of units. Raises OSError when the disk lets neither save them nor remove the old ones.

@@ -18,7 +18,7 @@ from itertools import accumulate, islice
 from threading import Lock
 
 from pymq.clock import CLOCK_JUMP_MAX_MS
-from pymq.errors import StoreUnavailableError
+from pymq.errors import StoreError, StoreUnavailableError
 from pymq.store.disk.checkpoint import Durable
 from pymq.store.disk.fs import Files
 from pymq.store.lifecycle.pauses import Pauses
@@ -48,6 +48,7 @@ class Expiry:
         self._pauses = pauses
         self._log = data.log
         self._queues = data.queues
+        self._lights = data.lights
         self._index = data.index
         self._files = files
         self._directories = directories
@@ -180,7 +181,7 @@ class Expiry:
             self._swept_for = self._log.min_offset
             self._unswept = list(self._queues)
         elif not self._unswept:
-            return True
+            return self._sweep_lights(self._swept_for)
         try:
             self._sweep_some(self._swept_for)
         except OSError as error:
@@ -188,7 +189,15 @@ class Expiry:
             self.problem = f"{error.filename or 'a queue file'} stays: {error.strerror}; the next pass tries again"
         if not self._unswept:
             self._drop_index_files(self._swept_for)
-        return not self._unswept
+            return self._sweep_lights(self._swept_for)
+        return False
+
+    def _sweep_lights(self, log_min_offset: int) -> bool:
+        try:
+            return self._lights.sweep(log_min_offset)
+        except (StoreError, OSError) as error:
+            self.problem = f"light queues of deleted messages stay: {error}; the next pass tries again"
+            return True
 
     def sweep_again(self) -> None:
         """Let the next sweep start over if the last one met a problem, and deleted queues go that could not."""

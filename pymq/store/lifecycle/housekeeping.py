@@ -8,6 +8,7 @@ from __future__ import annotations
 from pymq.store.dispatch.unit_mender import UnitMender
 from pymq.store.lifecycle.checkpointer import Checkpointer
 from pymq.store.lifecycle.store_data import StoreData
+from pymq.store.light.light_queues import NotedLights
 from pymq.store.write.appender import Appender
 
 TAILS_A_TICK = 200  # queues whose files a tick opens, makes and writes at most: 5 ms, more on a slow file system
@@ -33,6 +34,7 @@ class Housekeeping:
     ) -> None:
         self._log = data.log
         self._queues = data.queues
+        self._lights = data.lights
         self._index = data.index
         self._digests = data.digests
         self._appender = appender
@@ -43,6 +45,7 @@ class Housekeeping:
         self._settings = data.settings
         self._next_write_ms = 0
         self._round_state: _LogState = ((0, 0), 0, 0)  # at the begin of a round of tails
+        self._round_lights = NotedLights()  # likewise
         self._written_state: _LogState | None = None  # None: keys were inserted since
 
     def tick(self) -> None:
@@ -67,7 +70,10 @@ class Housekeeping:
     def _write_in_ticks(self) -> bool:
         """Write some tails. Return True once all are in files that there were at the begin of the round."""
         if not self._queues.is_in_round:
+            if not self._lights.write():
+                return True
             self._round_state = self._log_state()
+            self._round_lights = self._lights.note(self._round_state[0][0])
         try:
             if not self._queues.write_some_tails(self._round_state[0][0], self._tails_a_tick):
                 return False
@@ -81,7 +87,8 @@ class Housekeeping:
         """Let the checkpoint vouch for the units of the round's begin. Those that came since wait for the next one."""
         if self._digests is not None:
             self._digests.write()
-        self._checkpoints.note_written(self._round_state[0])
+        self._checkpoints.note_written(self._round_state[0], self._round_lights)
+        self._round_lights = NotedLights()
         self._written_state = self._round_state
         self._appender.queue_problem = None
 
@@ -103,7 +110,8 @@ class Housekeeping:
             self._note_problem(error)
             return
         self._appender.queue_problem = None
-        self._checkpoints.note_written()
+        if self._lights.write():
+            self._checkpoints.note_written()
 
     def _note_problem(self, error: OSError) -> None:
         self._appender.queue_problem = f"consume queue files lag behind: {error.filename}: {error.strerror}"

@@ -18,6 +18,7 @@ from pymq.store.disk.checkpoint import Checkpoint
 from pymq.store.disk.disk_errors import lacked_room
 from pymq.store.dispatch.queue_dispatcher import QueueDispatcher
 from pymq.store.index.keyed_records import KeyColumns
+from pymq.store.lifecycle.light_recovery import load_lights
 from pymq.store.lifecycle.lost_end import damaged_end
 from pymq.store.lifecycle.queue_recovery import QueueRecovery
 from pymq.store.lifecycle.store_data import StoreData
@@ -125,10 +126,12 @@ def recover(
         if index_start < queue_start - INDEX_BYTES_AT_START_MAX:
             index.rebuild_from(index_start)
             index_start = queue_start
+    light_start = load_lights(data.lights, log, checkpoint, report.notes)
     times = StoreTimes(
         max(checkpoint.physic_ms, checkpoint.logics_ms) if checkpoint.durable else 0, data.clock.now_ms()
     )
     run = _Run(data, checkpoint, times, report, progress)
+    run.light_start = light_start
     run.ends_at_damage = is_replica or settings.on_lost_end is not None
     try:
         run.scan_from(queue_start, index_start, queue_recovery.kept)
@@ -202,6 +205,7 @@ class _Run:
     ) -> None:
         self._log = log = data.log
         self._queues = data.queues
+        self._lights = data.lights
         self._index = data.index
         self._settings = data.settings
         self._times = times
@@ -210,6 +214,7 @@ class _Run:
         self._durable_offset = checkpoint.durable.log_offset if checkpoint.durable else log.end_of_files
         self._vouched_offset = min(checkpoint.durable.log_offset, log.end_of_files) if checkpoint.durable else 0
         self.index_next = 0
+        self.light_start = 0
         self._units_written = 0
         self._is_disk_full = False
         self.ends_at_damage = False
@@ -224,7 +229,7 @@ class _Run:
 
         ``kept`` are queues that hold their units although others are made again from the log's begin on.
         """
-        start = max(min(queue_start, index_start), self._log.min_offset)
+        start = max(min(queue_start, index_start, self.light_start), self._log.min_offset)
         self._report.scan_start = start
         self._times.restart()
         self.index_next = index_start
@@ -245,6 +250,7 @@ class _Run:
         self._report.units_added = self._dispatcher.unit_count
         self._report.log_end = end.offset
         self._report.truncated_bytes += self._log.truncate(end.offset, self._times.last_ms, may_wait=True)
+        self._lights.truncate(end.offset)
         if self._index is not None:
             self._index.truncate(end.offset)
         if self._progress is not None:
@@ -276,6 +282,7 @@ class _Run:
         self._times.add(record.store_ms)
         if record.offset >= self._queue_start:
             self._dispatcher.take(record)
+        self._lights.take(record)
         if record.offset >= self.index_next:
             self.index_next = record.offset + record.size
             if self._index is not None and has_index_entries(record.sys_flag):
@@ -299,6 +306,7 @@ class _Run:
         self._times.add(*records.store_ms[-2:].tolist())
         if records.end > self._queue_start:
             self._dispatcher.take_many(records.starting_at(self._queue_start))
+        self._lights.take_many(records)
         if records.end > self.index_next:
             fresh = records.starting_at(self.index_next)
             self.index_next = records.end

@@ -54,6 +54,7 @@ class Follower:
     ) -> None:
         self._log = data.log
         self._queues = data.queues
+        self._lights = data.lights
         self._index = data.index
         self._digests = data.digests
         self._appender = appender
@@ -170,6 +171,7 @@ class Follower:
                     end = part.offset  # a blank may lie before it
                 elif isinstance(part, Scanned):
                     dispatcher.take(part)
+                    self._lights.take(part)
                     if has_index_entries(part.sys_flag):
                         keys.add(part.topic, part.properties, part.offset, part.store_ms)
                     self._log.time_steps.note(part.offset, times.newest_ms, part.store_ms)
@@ -212,6 +214,7 @@ class Follower:
 
         dispatcher, times = self._ready()
         dispatcher.take_many(records)
+        self._lights.take_many(records)
         times_ms = records.store_ms
         if times_ms[0] < times.newest_ms or (times_ms[1:] < times_ms[:-1]).any():
             self._note_time_steps(int(records.offsets[0]), records.end, times.newest_ms)
@@ -253,7 +256,7 @@ class Follower:
                 self._log, self._queues, self._settings, on_grown=self._note_grown, on_gap=lambda text: None,
                 on_damage=lambda start, end, why: log.warning("%s", why), note=lambda text: log.warning("%s", text),
             )  # fmt: skip
-            self._quick = QuickDispatcher(self._queues, self._dispatcher, self._note_grown)
+            self._quick = QuickDispatcher(self._queues, self._lights, self._dispatcher, self._note_grown)
         self._times.now(now_ms)
         return self._dispatcher, self._times
 

@@ -171,21 +171,20 @@ def is_blank(window: Window, at: int) -> bool:
 
 
 def is_torn(record: Scanned, at: int) -> bool:
-    """True when a disk sector of the properties was never written: its bytes, or the last byte, are zero.
+    """True when a disk sector of the properties was never written, or not to its end: it ends with a zero.
 
-    The CRC covers the body and the lengths prove head and topic, so only damaged properties could go unnoticed. Brokers
-    end the properties with a separator, so a zero there does not belong to a value.
+    The CRC covers the body and the lengths prove head and topic, so only damaged properties could go unnoticed. A slave
+    gets a record in pieces, so the disk may have the begin of a sector. Brokers end the properties with a separator, so
+    a zero there does not belong to a value.
     """
     if b"\0" not in record.properties:
         return False
-    if record.properties.endswith(b"\0"):
-        return True
     start = at + record.size - len(record.properties)
     end = at + record.size
     while start < end:
         stop = min(start - start % SECTOR_SIZE_BYTES + SECTOR_SIZE_BYTES, end)
         share = record.properties[len(record.properties) - (end - start) :][: stop - start]
-        if not any(share):
+        if share.endswith(b"\0"):
             return True
         start = stop
     return False

@@ -23,11 +23,13 @@ from pymq.model.layout import (
     NO_UNIT_FLAG,
     UNIT,
 )
+from pymq.model.lite_topics import light_properties
 from pymq.model.properties import append_properties, tags_code_of
 from pymq.model.record import encode_draft, numbers_error, record_size
 from pymq.store.disk.fs import Buffer
 from pymq.store.index.index_service import IndexService
 from pymq.store.index.keyed_records import KeyedRecords
+from pymq.store.light.light_queues import LightQueues, StagedLight
 from pymq.store.log.commit_log import CommitLog
 from pymq.store.log.log_record import has_index_entries, has_queue_unit
 from pymq.store.queue.batch_queue import AnyQueue, BatchQueue
@@ -85,6 +87,7 @@ class Appender:
         self,
         log: CommitLog,
         queues: QueueTable,
+        lights: LightQueues,
         index: IndexService | None,
         clock: Clock,
         settings: StoreSettings,
@@ -92,6 +95,7 @@ class Appender:
     ) -> None:
         self._log = log
         self._queues = queues
+        self._lights = lights
         self._index = index
         self._clock = clock
         self._settings = settings
@@ -122,6 +126,8 @@ class Appender:
         ``message_count``: of an inner batch, see :meth:`stage_inner`. Raises StoreUnavailableError when the store takes
         no writes, DoesNotFitError for a record larger than a segment, and for one that no reader would take back.
         """
+        if draft.lite_topic:
+            return self._stage_lite(topic, queue_id, draft)
         log, store_host = self._log, self._store_host
         if self.closed is not None or log.broken is not None:
             raise self.unavailable_error()
@@ -154,6 +160,17 @@ class Appender:
         if has_index_entries(sys_flag):
             batch.keys.add(topic, properties, physical_offset, store_ms)
         return Placed(queue_offset, physical_offset, size)
+
+    def _stage_lite(self, topic: str, queue_id: int, draft: Draft) -> Placed:
+        """Do as :meth:`stage` for a message of a lite topic, which gets a place in the light queue, too."""
+        lite, draft.lite_topic = draft.lite_topic, ""
+        offset = self._lights.next_offset(topic, lite)
+        draft.properties = append_properties(draft.properties, light_properties(topic, lite, offset))
+        placed = self.stage(topic, queue_id, draft)
+        staged = StagedLight(topic, lite, offset, placed.physical_offset, placed.size_bytes, self.last_store_ms)
+        self._lights.note_staged(staged)
+        self.staged.lights.append(staged)
+        return placed
 
     def stage_many(self, topic: str, queue_id: int, drafts: Sequence[Draft]) -> Sequence[Placed]:
         """Stage a batch: consecutive queue offsets and places, in one segment unless a host is IPv6.
@@ -254,6 +271,8 @@ class Appender:
                 units = queue.take_staged()
                 queue.publish(units)
                 self.tell_grown(queue, units)
+        if batch.lights:
+            self._lights.publish(batch.take_lights())
         # After the queues: an index that fails must not hide what is in the log.
         if batch.keys:
             self.hand_over_keys(batch.take_keys())
@@ -267,7 +286,8 @@ class Appender:
 
     def _keep_unconfirmed(self, start: int, last_store_ms: int, needs: tuple[int, int]) -> None:
         units = [(queue, queue.take_staged()) for queue in self.staged.take_queues()]
-        self.unconfirmed.add(UnconfirmedCommit(start, last_store_ms, *needs, units, self.staged.take_keys()))
+        keys, lights = self.staged.take_keys(), self.staged.take_lights()
+        self.unconfirmed.add(UnconfirmedCommit(start, last_store_ms, *needs, units, keys, lights))
         self._note_unconfirmed()
 
     def confirm(self, synced_offset: int | None = None, confirm_offset: int | None = None) -> None:
@@ -285,6 +305,7 @@ class Appender:
             for queue, units in commit.units:
                 queue.publish(units)
                 self.tell_grown(queue, units)
+            self._lights.publish(commit.lights)
             self._note_unconfirmed()
             if commit.keys:
                 self.hand_over_keys(commit.keys)
@@ -295,6 +316,7 @@ class Appender:
 
     def drop_staged(self) -> None:
         """Drop everything staged. Later messages get its offsets."""
+        self._lights.drop_staged(self.staged.lights)
         self.staged.drop()
 
     def hand_over_keys(self, keys: KeyedRecords) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pymq.model.layout import BLANK_SIZE_BYTES, UNIT
 from pymq.store.disk.fs import Buffer
 from pymq.store.index.keyed_records import KeyedRecords
+from pymq.store.light.light_queues import StagedLight
 from pymq.store.log.commit_log import CommitLog
 from pymq.store.queue.batch_queue import AnyQueue, BatchQueue
 from pymq.store.queue.consume_queue import ConsumeQueue
@@ -18,15 +19,16 @@ class StagedBatch:
     """The appender owns the batch, and the encoders of records fill it.
 
     An encoder takes a record's place in the log first, then adds its bytes. Records are added in the order of their
-    places. ``queues`` has the queues with staged units.
+    places. ``queues`` has the queues with staged units, ``lights`` the staged messages of light queues.
     """
 
-    __slots__ = ("keys", "log", "place", "queues")
+    __slots__ = ("keys", "lights", "log", "place", "queues")
 
     def __init__(self, log: CommitLog) -> None:
         self.log = log
         self.queues: list[AnyQueue] = []
         self.keys = KeyedRecords()
+        self.lights: list[StagedLight] = []
         # Takes the place for a number of bytes. Raises StoreError when no segment could hold them.
         self.place = log.reserve
 
@@ -95,10 +97,16 @@ class StagedBatch:
         keys, self.keys = self.keys, KeyedRecords()
         return keys
 
+    def take_lights(self) -> list[StagedLight]:
+        """Return the messages of light queues, and remove them from the batch."""
+        lights, self.lights = self.lights, []
+        return lights
+
     def drop(self) -> None:
         """Drop everything staged. Later messages get its offsets."""
         self.log.rollback()
         self.keys = KeyedRecords()
+        self.lights = []
         for queue in self.queues:
             queue.drop_staged()
         self.queues = []

@@ -12,13 +12,16 @@ from collections import deque
 from typing import NamedTuple
 
 from pymq.store.index.keyed_records import KeyedRecords
+from pymq.store.light.light_queues import StagedLight
 from pymq.store.queue.batch_queue import AnyQueue
 
 NEEDS_NOTHING = 0
 
 
 class UnconfirmedCommit(NamedTuple):
-    """One commit's units and keys. ``last_store_ms``: store time of the newest record before it.
+    """One commit's units, keys and messages of light queues.
+
+    ``last_store_ms``: store time of the newest record before it.
 
     ``needs_synced_offset``: the log offset up to which the disk must have the log; ``needs_confirm_offset``: the one up
     to which enough slaves must have it. Both are NEEDS_NOTHING when the commit only waits for those before it, after a
@@ -31,6 +34,7 @@ class UnconfirmedCommit(NamedTuple):
     needs_confirm_offset: int
     units: list[tuple[AnyQueue, bytes]]
     keys: KeyedRecords
+    lights: list[StagedLight]
 
 
 class UnconfirmedCommits:
@@ -75,3 +79,4 @@ class UnconfirmedCommits:
         """Drop the units of a deleted topic: they must never become visible."""
         for commit in self._commits:
             commit.units[:] = [(queue, units) for queue, units in commit.units if queue.topic != topic]
+            commit.lights[:] = [light for light in commit.lights if light.parent != topic]

@@ -52,7 +52,9 @@ def compare(master: MessageStore, cut: int) -> None:
     piece = piece[: len(piece) - cut]
     quick, dispatcher = fed(master)
     keys = KeyedRecords()
-    taken = QuickDispatcher(quick._queues, dispatcher, lambda queue, first: None).take(piece, 0, keys, check_crc=True)
+    taken = QuickDispatcher(quick._queues, quick._lights, dispatcher, lambda queue, first: None).take(
+        piece, 0, keys, check_crc=True
+    )
     plain, plain_dispatcher = fed(master)
     wanted, records = KeyedRecords(), []
     for record in scan(plain._log, 0, check_crc=True, stop=len(piece)):

@@ -1,0 +1,96 @@
+"""Lite topics: names of light queues, and the properties of a message that is in one.
+
+A lite topic belongs to a parent topic with ``message.type=LITE``. Its messages are the parent's; each of them is also
+in a light queue, with an offset of its own. Java: LiteUtil, MessageConst.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pymq.model.properties import find_property
+
+LITE_TOPIC = "__LITE_TOPIC"  # a client's: the lite topic of a message
+MULTI_DISPATCH = "INNER_MULTI_DISPATCH"  # the broker's: the light queue of a stored message
+MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"  # the broker's: the offset there
+LIGHT_QUEUE_PREFIX = "%LMQ%$"
+LITE_NAME_SIZE_MAX_BYTES = 255
+_NAME_SEPARATOR = "$"  # no topic's name has it, so a lite topic's name may
+
+_LITE_TOPIC = LITE_TOPIC.encode()
+_MULTI_DISPATCH = MULTI_DISPATCH.encode()
+_MULTI_QUEUE_OFFSET = MULTI_QUEUE_OFFSET.encode()
+DISPATCH_MARK = _MULTI_DISPATCH + b"\x01"  # stands in the properties of each message that a light queue may have
+_OFFSET_DIGITS_MAX = 19
+_OFFSET_MAX = (1 << 63) - 1
+_FORBIDDEN = ",/"  # RocketMQ's separator of several light queues, and a path's
+
+
+class LightPlace(NamedTuple):
+    """Where a message is in its parent's light queues."""
+
+    lite: str
+    offset: int
+
+
+def light_queue_name(parent: str, lite: str) -> str:
+    """Return the name of a lite topic's light queue, as RocketMQ's clients and tools write it."""
+    return f"{LIGHT_QUEUE_PREFIX}{parent}{_NAME_SEPARATOR}{lite}"
+
+
+def split_light_queue(name: str) -> tuple[str, str] | None:
+    """Return the parent and the lite topic of a light queue's name; None for another name."""
+    if not name.startswith(LIGHT_QUEUE_PREFIX):
+        return None
+    parent, separator, lite = name.removeprefix(LIGHT_QUEUE_PREFIX).partition(_NAME_SEPARATOR)
+    return (parent, lite) if parent and separator and lite else None
+
+
+def lite_name_problem(lite: str) -> str | None:
+    """Return what is wrong with a lite topic's name, as a sentence for a remark; None when it is legal.
+
+    RocketMQ's broker takes any name. One with a comma names several light queues there, one with a slash another
+    directory.
+    """
+    size = len(lite.encode("utf-8", "surrogatepass"))
+    if not lite.strip():
+        return "the lite topic's name is blank: give it a name"
+    if size > LITE_NAME_SIZE_MAX_BYTES:
+        return f"the lite topic's name has {size} bytes, the limit is {LITE_NAME_SIZE_MAX_BYTES}: choose a shorter one"
+    if not lite.isprintable() or "\ufffd" in lite or any(each in lite for each in _FORBIDDEN):
+        return f"the lite topic's name {lite!a} has a comma, a slash or a character that can't be printed: leave it out"
+    return None
+
+
+def lite_topic_of(properties: bytes) -> str | None:
+    """Return the lite topic that a message's properties name; None when they name none."""
+    raw = find_property(properties, _LITE_TOPIC) if _LITE_TOPIC in properties else None
+    return None if raw is None else raw.decode("utf-8", "replace")
+
+
+def light_properties(parent: str, lite: str, offset: int) -> bytes:
+    """Return the properties of a message that is in a light queue, as RocketMQ's broker adds them."""
+    name = light_queue_name(parent, lite)
+    return f"{MULTI_DISPATCH}\x01{name}\x02{MULTI_QUEUE_OFFSET}\x01{offset}\x02".encode()
+
+
+def light_properties_max_bytes(parent: str, lite: str) -> int:
+    """Return the longest that :func:`light_properties` become."""
+    return len(light_properties(parent, lite, _OFFSET_MAX))
+
+
+def light_place(topic: str, properties: bytes) -> LightPlace | None:
+    """Return where a stored message of this topic is in a light queue; None when it is in none.
+
+    A message that names light queues of another topic is in none, nor is one that names several: those are RocketMQ's
+    for MQTT.
+    """
+    raw_name, raw_offset = find_property(properties, _MULTI_DISPATCH), find_property(properties, _MULTI_QUEUE_OFFSET)
+    if raw_name is None or raw_offset is None:
+        return None
+    if not raw_offset.isdigit() or len(raw_offset) > _OFFSET_DIGITS_MAX or int(raw_offset) > _OFFSET_MAX - 1:
+        return None
+    names = split_light_queue(raw_name.decode("utf-8", "replace"))
+    if names is None or names[0] != topic or lite_name_problem(names[1]) is not None:
+        return None
+    return LightPlace(names[1], int(raw_offset))

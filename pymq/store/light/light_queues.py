@@ -1,0 +1,445 @@
+"""LightQueues: the queues of lite topics. They share one list of entries, so a million of them need no file each.
+
+A lite topic costs memory for its name and two numbers. Its queue is a chain of entries in the shared list
+(:mod:`pymq.store.light.entry_files`), each of which leads to a record of the parent topic. Like consume queues, entries
+are derived from the log: the records say in which light queue they are, and at which offset.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from pymq.errors import StoreError
+from pymq.model.lite_topics import DISPATCH_MARK, light_place
+from pymq.store.disk.fs import Files
+from pymq.store.light.entry_files import NO_ENTRY, EntryFiles, LightEntry
+from pymq.store.light.table_file import LightTable, LightTableFile
+from pymq.store.log.log_record import Scanned, has_queue_unit
+from pymq.store.settings import StoreSettings
+
+if TYPE_CHECKING:
+    from pymq.store.scan.columns import Records
+
+LIGHT_DIRECTORY = "lightqueue"
+NAMES_A_SWEEP = 20_000  # looked at in one step, 5 ms
+
+
+class StagedLight(NamedTuple):
+    """A staged message of a light queue."""
+
+    parent: str
+    lite: str
+    offset: int
+    physical_offset: int
+    size_bytes: int
+    store_ms: int
+
+
+class NotedLights(NamedTuple):
+    """What the files hold at one moment: entries below ``entry_end``, and table ``number`` if it waits for a save."""
+
+    entry_end: int = 0
+    table: LightTable | None = None
+    number: int = 0
+
+
+# Reads the topic and the properties of a record of this physical offset and size; None when it can't be read.
+ReadRecord = Callable[[int, int], Scanned | None]
+
+
+class LightQueues:
+    """One thread calls everything; :meth:`save` may run in another.
+
+    ``problem`` says why files lag behind memory; None while they don't.
+    """
+
+    def __init__(self, files: Files, root: str, settings: StoreSettings, deleted_end: Callable[[str], int]) -> None:
+        """``deleted_end``: records of a topic below this physical offset are deleted."""
+        directory = f"{root}/{LIGHT_DIRECTORY}"
+        self._entries = EntryFiles(files, directory, settings.light_file_entry_count)
+        self._table_entry_count = settings.light_table_entry_count
+        self._table = LightTableFile(files, f"{directory}/table")
+        self._deleted_end = deleted_end
+        self._numbers: dict[str, dict[str, int]] = {}  # by parent and lite topic
+        self._newest = array("q")  # by number: the newest entry
+        self._ends = array("q")  # by number: the next offset
+        self._free: list[int] = []  # numbers without a queue
+        self._pending: dict[tuple[str, str], int] = {}  # next offsets of queues with messages that are not visible yet
+        self._floor = 0  # the first offset of a new queue: a name that comes again does not repeat offsets
+        self._due_table: LightTable | None = None  # waits for the next save
+        self._table_number = self._saved_number = 0  # of the newest table, and of the newest one on the disk
+        self._saved_end = 0  # entries that the table on the disk knows of
+        self._unswept: Iterator[tuple[str, str, int]] | None = None
+        self._swept_for = 0
+        self.covered = 0  # records below this physical offset have their entries
+        self.count = 0
+        self.wants_table = False  # a table is to be saved although few entries have come
+        self.problem: str | None = None
+        self._damage: str | None = None  # the next start makes the entries again from the log
+
+    # -- start and stop ------------------------------------------------------------------------------------------
+
+    def load(self, limit: int, log_begin: int, log_end: int, read_record: ReadRecord) -> int:
+        """Take what the files hold of records below the physical offset ``limit``; return the number of entries.
+
+        A saved table that knows more than that counts as it is. Raises OSError.
+        """
+        self._entries.load()
+        table = self._table.load()
+        is_usable = table is not None and self._entries.begin <= table.entry_end <= self._entries.end
+        if table is not None and is_usable and table.covered <= log_end:
+            self._numbers, self._newest, self._ends = table.names(), table.newest, table.ends
+            self._floor, self.covered, end = table.floor, table.covered, table.entry_end
+            self._saved_end = end
+        else:
+            end = self._entries.begin
+        replaced: dict[int, tuple[str, str]] = {}
+        for number, entry in self._entries.entries_from(end):
+            if entry.physical_offset >= limit or not self._redo(number, entry, log_begin, read_record, replaced):
+                break
+            end = number + 1
+        self._entries.truncate(end)
+        self._drop_replaced(replaced)
+        self.covered = max(self.covered, limit)
+        return end
+
+    def _redo(
+        self,
+        number: int,
+        entry: LightEntry,
+        log_begin: int,
+        read_record: ReadRecord,
+        replaced: dict[int, tuple[str, str]],
+    ) -> bool:
+        """Let an entry of the files count as the newest one of its queue. False when its queue can't be found out."""
+        queue = entry.queue
+        if queue > len(self._newest) + number:  # no run gives out numbers that far apart
+            return False
+        while queue >= len(self._newest):
+            self._newest.append(NO_ENTRY)
+            self._ends.append(0)
+        if entry.previous == NO_ENTRY or self._newest[queue] == NO_ENTRY:
+            if entry.physical_offset < log_begin:
+                return True
+            record = read_record(entry.physical_offset, entry.size_bytes)
+            place = None if record is None else light_place(record.topic, record.properties)
+            if record is None or place is None:
+                return False
+            self._numbers.setdefault(record.topic, {})[place.lite] = queue
+            replaced[queue] = (record.topic, place.lite)
+        self._newest[queue] = number
+        self._ends[queue] = entry.queue_offset + 1
+        return True
+
+    def _drop_replaced(self, replaced: dict[int, tuple[str, str]]) -> None:
+        """Drop names whose queue's number belongs to another name now, and queues of deleted topics; count the rest."""
+        for parent in list(self._numbers):
+            lites, deleted_end = self._numbers[parent], self._deleted_end(parent)
+            doomed = [
+                lite
+                for lite, queue in lites.items()
+                if replaced and replaced.get(queue, (parent, lite)) != (parent, lite)
+            ]
+            for lite in doomed:
+                del lites[lite]
+            if deleted_end:
+                self._forget_below(parent, deleted_end)
+        self._recount()
+
+    def _recount(self) -> None:
+        self._numbers = {parent: lites for parent, lites in self._numbers.items() if lites}
+        used = bytearray(len(self._newest))
+        for lites in self._numbers.values():
+            for queue in lites.values():
+                used[queue] = 1
+        self._free = [queue for queue, is_used in enumerate(used) if not is_used]
+        self.count = len(used) - len(self._free)
+
+    def reset(self) -> None:
+        """Drop everything: entries are made again from the log. Raises OSError."""
+        self._table.remove()
+        self._entries.load()
+        self._entries.clear()
+        self._numbers, self._newest, self._ends = {}, array("q"), array("q")
+        self._free, self.count, self.covered, self._floor, self._saved_end = [], 0, 0, 0, 0
+        self._due_table = None
+        self._damage = None
+
+    def truncate(self, log_end: int) -> None:
+        """Drop the entries of records from the physical offset ``log_end`` on. Raises OSError."""
+        self.covered = min(self.covered, log_end)
+        end = self._entries.end
+        newest = self._entries.find(end - 1) if end > self._entries.begin else None
+        if newest is None or newest.physical_offset < log_end:
+            return
+        self._table.remove()  # it may know of what goes
+        while newest is not None and newest.physical_offset >= log_end:
+            queue, previous = newest.queue, newest.previous
+            before = self._entries.find(previous) if previous != NO_ENTRY else None
+            self._newest[queue] = previous if before is not None else NO_ENTRY
+            self._ends[queue] = before.queue_offset + 1 if before is not None else 0
+            end -= 1
+            newest = self._entries.find(end - 1) if end > self._entries.begin else None
+        self._entries.truncate(end)
+        self._due_table, self._saved_end = None, 0
+        for lites in self._numbers.values():
+            for lite in [lite for lite, queue in lites.items() if self._newest[queue] == NO_ENTRY]:
+                del lites[lite]
+        self._recount()
+
+    def close(self) -> None:
+        """Close the files."""
+        self._entries.close()
+
+    # -- growing -------------------------------------------------------------------------------------------------
+
+    def next_offset(self, parent: str, lite: str) -> int:
+        """Return the offset of the next message that is staged."""
+        pending = self._pending.get((parent, lite))
+        return self.max_offset(parent, lite) if pending is None else pending
+
+    def note_staged(self, staged: StagedLight) -> None:
+        """Take note of a staged message: the next one gets the next offset."""
+        self._pending[staged.parent, staged.lite] = staged.offset + 1
+
+    def drop_staged(self, dropped: list[StagedLight]) -> None:
+        """Give the offsets of staged messages back. ``dropped``: all that were not committed, in their order."""
+        for each in reversed(dropped):
+            self._pending[each.parent, each.lite] = each.offset
+        for each in dropped:
+            self._settle_pending(each.parent, each.lite)
+
+    def publish(self, staged: list[StagedLight]) -> None:
+        """Make committed messages visible."""
+        for each in staged:
+            self._append(*each)
+            self._settle_pending(each.parent, each.lite)
+        self._write_if_long()
+
+    def _settle_pending(self, parent: str, lite: str) -> None:
+        if self._pending.get((parent, lite)) == self.max_offset(parent, lite):
+            del self._pending[parent, lite]
+
+    def take(self, record: Scanned) -> None:
+        """Add the entry of a record of the log if it has one and is not known yet."""
+        if (
+            DISPATCH_MARK not in record.properties
+            or record.offset < self.covered
+            or not has_queue_unit(record.sys_flag)
+        ):
+            return
+        place = light_place(record.topic, record.properties)
+        if place is None or record.offset < self._deleted_end(record.topic):
+            return
+        self._append(record.topic, place.lite, place.offset, record.offset, record.size, record.store_ms)
+        self._write_if_long()
+
+    def take_many(self, records: Records) -> None:
+        """Do as :meth:`take` for many records."""
+        templated = records.templated
+        if templated is not None and templated.values(DISPATCH_MARK[:-1]) is None:
+            return
+        for number, properties in enumerate(records.properties):
+            if DISPATCH_MARK in properties:
+                self.take(records.at(number))
+
+    def _append(
+        self, parent: str, lite: str, offset: int, physical_offset: int, size_bytes: int, store_ms: int
+    ) -> None:
+        entries = self._entries
+        number = entries.end
+        lites = self._numbers.get(parent)
+        if lites is None:
+            lites = self._numbers[parent] = {}
+        queue = lites.get(lite)
+        previous = NO_ENTRY
+        far, rank, far_rank = number, 0, 0
+        if queue is None:
+            queue = lites[lite] = self._new_number()
+        else:
+            previous = self._newest[queue]
+            try:
+                before = self._find(previous)
+                beyond = self._find(before.far) if before is not None else None
+            except (StoreError, OSError):
+                before = beyond = None  # the message counts, and a start brings back those before it
+            if before is None:
+                previous = NO_ENTRY
+            elif offset >= self._ends[queue]:  # else the queue starts again
+                rank, far, far_rank = before.rank + 1, previous, before.rank
+                if beyond is not None and before.rank - before.far_rank == before.far_rank - beyond.far_rank:
+                    far, far_rank = beyond.far, beyond.far_rank
+        entries.append(LightEntry(physical_offset, size_bytes, queue, offset, store_ms, previous, far, rank, far_rank))
+        self._newest[queue] = number
+        self._ends[queue] = offset + 1
+        self.covered = physical_offset + size_bytes
+
+    def _find(self, number: int) -> LightEntry | None:
+        """Return an entry; None for one that is gone. Raises StoreError for a damaged one, OSError."""
+        try:
+            return self._entries.find(number)
+        except (StoreError, OSError) as error:
+            if self._damage is None:
+                self._damage = str(error)
+                self._table.remove()
+            raise
+
+    def _new_number(self) -> int:
+        self.count += 1
+        if self._free:
+            return self._free.pop()
+        self._newest.append(NO_ENTRY)
+        self._ends.append(0)
+        return len(self._newest) - 1
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def has(self, parent: str, lite: str) -> bool:
+        """Return True for a lite topic with messages, or one that had some not long ago."""
+        return lite in self._numbers.get(parent, ())
+
+    def count_of(self, parent: str) -> int:
+        """Return the number of the parent's lite topics."""
+        return len(self._numbers.get(parent, ()))
+
+    def max_offset(self, parent: str, lite: str) -> int:
+        """Return the next offset of a lite topic that is visible; of an unknown one its first."""
+        queue = self._numbers.get(parent, {}).get(lite)
+        return self._floor if queue is None else self._ends[queue]
+
+    def newest(self, parent: str, lite: str) -> LightEntry | None:
+        """Return the newest entry of a lite topic; None without one. Raises StoreError, OSError."""
+        queue = self._numbers.get(parent, {}).get(lite)
+        return None if queue is None else self._find(self._newest[queue])
+
+    def oldest(self, parent: str, lite: str, log_begin: int) -> LightEntry | None:
+        """Return the oldest entry whose record is still there; None without one. Raises StoreError, OSError."""
+        low = max(log_begin, self._deleted_end(parent))
+        entry = self.newest(parent, lite)
+        if entry is None or entry.physical_offset < low:
+            return None
+        while entry.rank:
+            for number in (entry.far, entry.previous):
+                earlier = self._find(number)
+                if earlier is not None and earlier.physical_offset >= low:
+                    entry = earlier
+                    break
+            else:
+                break
+        return entry
+
+    # -- forgetting ----------------------------------------------------------------------------------------------
+
+    def forget_parent(self, parent: str, end: int) -> None:
+        """Forget the lite topics of a topic whose records below the physical offset ``end`` were deleted."""
+        before = self.count
+        self._forget_below(parent, end)
+        self._pending = {names: offset for names, offset in self._pending.items() if names[0] != parent}
+        if self.count != before:
+            self.wants_table = True
+
+    def _forget_below(self, parent: str, end: int) -> None:
+        lites = self._numbers.get(parent, {})
+        first = self._first_from(end)
+        for lite in [lite for lite, queue in lites.items() if self._newest[queue] < first]:
+            self._forget(parent, lite)
+
+    def sweep(self, log_begin: int) -> bool:
+        """Forget some lite topics whose records are all gone, and at last their files; True when nothing is left to do.
+
+        Raises StoreError, OSError.
+        """
+        if self._swept_for != log_begin:
+            self._swept_for = log_begin
+            self._unswept = (
+                (parent, lite, queue)
+                for parent, lites in list(self._numbers.items())
+                for lite, queue in list(lites.items())
+            )
+        if self._unswept is None:
+            return True
+        first = self._first_from(log_begin)
+        some = list(islice(self._unswept, NAMES_A_SWEEP))
+        for parent, lite, queue in some:
+            if self._numbers.get(parent, {}).get(lite) == queue and self._newest[queue] < first:
+                self._forget(parent, lite)
+                self.wants_table = True
+        if len(some) == NAMES_A_SWEEP:
+            return False
+        self._unswept = None
+        self._entries.drop_before(min(first, self._saved_end))
+        return True
+
+    def _forget(self, parent: str, lite: str) -> None:
+        lites = self._numbers[parent]
+        queue = lites.pop(lite)
+        if not lites:
+            del self._numbers[parent]
+        self._floor = max(self._floor, self._ends[queue])
+        self._newest[queue] = NO_ENTRY
+        self._free.append(queue)
+        self.count -= 1
+
+    def _first_from(self, physical_offset: int) -> int:
+        """Return the number of the first entry of a record from this physical offset on. Raises StoreError, OSError."""
+        low, high = self._entries.begin, self._entries.end
+        while low < high:
+            middle = (low + high) // 2
+            entry = self._find(middle)
+            if entry is None or entry.physical_offset < physical_offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    # -- files ---------------------------------------------------------------------------------------------------
+
+    @property
+    def entry_end(self) -> int:
+        """The number of entries, gone ones among them."""
+        return self._entries.end
+
+    def _write_if_long(self) -> None:
+        if self._entries.is_tail_long:
+            self.write()
+
+    def write(self) -> bool:
+        """Write all entries to their files. False when that is not possible now: they stay in memory.
+
+        ``problem`` then says so, until it is possible again.
+        """
+        try:
+            self._entries.write()
+        except OSError as error:
+            self.problem = f"light queue files lag behind: {error.filename}: {error.strerror}"
+            return False
+        self.problem = self._damage
+        return True
+
+    def note(self, covered: int) -> NotedLights:
+        """Return what the files hold now that all records below the physical offset ``covered`` have their entries."""
+        end = self._entries.end
+        if self._damage is not None or not end:
+            return NotedLights(end)
+        table = self._due_table
+        if table is not None and self._table_number == self._saved_number:
+            table = self._due_table = None
+        known_end = table.entry_end if table is not None else self._saved_end
+        if self.wants_table or end >= known_end + max(self._table_entry_count, self.count // 4):
+            self.wants_table = False
+            parents = [(parent, list(lites), list(lites.values())) for parent, lites in self._numbers.items()]
+            table = LightTable(covered, end, self._floor, parents, self._newest[:], self._ends[:])
+            self._due_table = table
+            self._table_number += 1
+        return NotedLights(end, table, self._table_number)
+
+    def save(self, noted: NotedLights) -> None:
+        """Bring noted entries to the disk, and the table. Safe from another thread. Raises OSError."""
+        if noted.entry_end:
+            self._entries.sync()
+        if noted.table is not None and noted.number > self._saved_number:
+            self._table.save(noted.table)
+            self._saved_end, self._saved_number = noted.table.entry_end, noted.number

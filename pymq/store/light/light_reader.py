@@ -1,0 +1,50 @@
+"""LightReader: what others see of a store's light queues."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pymq.store.light.light_queues import LightQueues
+from pymq.store.log.commit_log import CommitLog
+
+
+class LightEnds(NamedTuple):
+    """Offsets of the oldest message and of the next one, and when the newest one was stored (Unix ms, 0: none)."""
+
+    min_offset: int
+    max_offset: int
+    newest_ms: int
+
+
+class LightReader:
+    """Reads what is visible in light queues."""
+
+    def __init__(self, lights: LightQueues, log: CommitLog) -> None:
+        self._lights = lights
+        self._log = log
+
+    @property
+    def count(self) -> int:
+        """The number of lite topics of all parents."""
+        return self._lights.count
+
+    def count_of(self, parent: str) -> int:
+        """Return the number of a topic's lite topics."""
+        return self._lights.count_of(parent)
+
+    def has(self, parent: str, lite: str) -> bool:
+        """Return True for a lite topic with messages, or one that had some not long ago."""
+        return self._lights.has(parent, lite)
+
+    def max_offset(self, parent: str, lite: str) -> int:
+        """Return the offset of a lite topic's next message."""
+        return self._lights.max_offset(parent, lite)
+
+    def ends(self, parent: str, lite: str) -> LightEnds:
+        """Return a lite topic's ends. Raises StoreError for a damaged entry, OSError."""
+        max_offset = self._lights.max_offset(parent, lite)
+        oldest = self._lights.oldest(parent, lite, self._log.min_offset)
+        newest = self._lights.newest(parent, lite)
+        if oldest is None or newest is None:
+            return LightEnds(max_offset, max_offset, 0)
+        return LightEnds(oldest.queue_offset, max_offset, newest.store_ms)
