@@ -50,6 +50,7 @@ from pymq.wire.headers.admin import (
 from pymq.wire.headers.auth import DeleteAclHeader, ListAclsHeader, ListUsersHeader, SubjectHeader, UserHeader
 from pymq.wire.headers.client import ConsumerGroupHeader, UnregisterClientHeader
 from pymq.wire.headers.filter_server import RegisterFilterServerHeader
+from pymq.wire.headers.lites import LiteTopicHeader, ParentTopicHeader
 from pymq.wire.headers.offset import (
     QueryConsumerOffsetHeader,
     QueueOffsetHeader,
@@ -302,6 +303,10 @@ def broker_rows(h: Handlers) -> list[Row]:
             access.SEE_TOPIC_OF_GROUP,
             SERVES,
         ),
+        # -- Operators: lite topics
+        Row(Code.GET_BROKER_LITE_INFO, None, h.lites.broker, access.SEE_BROKER, SERVES),
+        Row(Code.GET_PARENT_TOPIC_INFO, ParentTopicHeader, h.lites.parent, access.SEE_TOPIC, SERVES),
+        Row(Code.GET_LITE_TOPIC_INFO, LiteTopicHeader, h.lites.lite_topic, access.SEE_PARENT, SERVES),
         # -- Operators: this broker
         Row(Code.UPDATE_BROKER_CONFIG, UpdateConfigHeader, h.settings.update_config, access.CHANGE_SETTINGS, SERVES),
         Row(Code.PYMQ_PLAN_BROKER_CONFIG, UpdateConfigHeader, h.settings.plan_config, access.SEE_BROKER, SERVES),

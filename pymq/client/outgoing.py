@@ -24,7 +24,7 @@ AUTO_CREATE_QUEUE_COUNT = 4
 # Reserved names that an application may set as properties, because Message has no field for them.
 _SETTABLE = {names.UNIQ_KEY, names.TIMER_DELIVER_MS, names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.SHARDING_KEY}
 _SETTABLE |= {"INSTANCE_ID", "BUYER_ID", "CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "MSG_TYPE"}
-_SETTABLE |= {names.PRIORITY, "__LITE_TOPIC"}
+_SETTABLE |= {names.PRIORITY, names.LITE_TOPIC}
 FORBIDDEN = names.RESERVED - _SETTABLE
 # A message with one of these has a meaning to brokers that no batch has.
 ALONE = _SETTABLE - {names.UNIQ_KEY, names.SHARDING_KEY}
@@ -156,6 +156,8 @@ def _check_batch(messages: Sequence[Message]) -> None:
             raise UsageError("delayed messages can't be sent as a batch: send them one by one")
         if message.priority is not None:
             raise UsageError("messages with a priority can't be sent as a batch: send them one by one")
+        if message.lite_topic:
+            raise UsageError("messages of lite topics can't be sent as a batch: send them one by one")
         if message.wait_store != first.wait_store:
             raise UsageError("all messages of a batch must have the same wait_store")
 
@@ -165,7 +167,8 @@ def own_properties(message: Message, unique_key: str, ordering_key: str | None =
 
     Raises UsageError for reserved names, separators or too many bytes.
     """
-    if message.properties or message.is_delayed or message.priority is not None or ordering_key is not None:
+    has_more = message.properties or message.is_delayed or message.priority is not None or message.lite_topic
+    if has_more or ordering_key is not None:
         return _all_properties(message, unique_key, ordering_key)
     tags, keys = message.tags, message.keys
     text = f"TAGS\x01{tags}\x02" if tags else ""
@@ -185,6 +188,8 @@ def _all_properties(message: Message, unique_key: str, ordering_key: str | None)
     if ordering_key is not None:
         if message.priority is not None:
             raise UsageError("a message with an ordering_key has no priority: leave one of them out")
+        if message.lite_topic:
+            raise UsageError("a lite topic chooses the queue, and keeps its messages in order: leave ordering_key out")
         pairs[names.SHARDING_KEY] = ordering_key
     encoded = encode_properties(pairs)
     if encoded.count(b"\x01") != encoded.count(b"\x02") or encoded.count(b"\x02") > len(pairs):
@@ -210,7 +215,7 @@ def fits_batch(message: Message, properties: bytes) -> bool:
 
 
 def _needs_own_queue(message: Message) -> bool:
-    return message.priority is not None or message.topic.startswith(RETRY_PREFIX)
+    return message.priority is not None or bool(message.lite_topic) or message.topic.startswith(RETRY_PREFIX)
 
 
 def send_result(answer: Command, message_id: str, queue: MessageQueue, address: str) -> SendResult:

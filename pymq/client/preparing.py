@@ -64,6 +64,7 @@ class Preparer:
             or message.deliver_at_ms
             or message.delay_ms
             or message.priority is not None
+            or message.lite_topic
             or type(message.tags) is not str
         ):
             return self._prepare(message, ordering_key)

@@ -15,7 +15,7 @@ from pymq.client.options import Selector
 from pymq.client.outgoing import BODY_SIZE_MAX_BYTES, Outgoing, prepare_batch
 from pymq.client.parcel import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
 from pymq.client.preparing import ID_SIZE_BYTES, Prepared, Preparer
-from pymq.client.queue_picker import queue_of_key
+from pymq.client.queue_picker import queue_of_key, queue_of_lite_topic
 from pymq.client.requests import REQUEST_TIMEOUT_S, OpenRequests, no_reply, reply_message, request_message
 from pymq.client.sender import Deadline, Sender
 from pymq.client.telemetry import Telemetry, TracedMessage
@@ -154,10 +154,11 @@ class Producer(GroupClient):
     ) -> SendResult:
         """Send and wait until the broker has stored the message.
 
-        A failed attempt is repeated on another broker within ``timeout_s``. Messages with the same ``ordering_key`` go
-        to the same queue, in the order of the calls, and are repeated there. With ``queue`` or ``selector`` the caller
-        chose the queue, and a failure is not repeated. Raises UsageError (the message can't be sent as it is),
-        NotFoundError (no such topic), RefusedError, UnreachableError, RequestTimeoutError, OverloadedError.
+        A failed attempt is repeated on another broker within ``timeout_s``. Messages with the same ``ordering_key``, or
+        of the same lite topic, go to the same queue, in the order of the calls, and are repeated there. With ``queue``
+        or ``selector`` the caller chose the queue, and a failure is not repeated. Raises UsageError (the message can't
+        be sent as it is), NotFoundError (no such topic), RefusedError, UnreachableError, RequestTimeoutError,
+        OverloadedError.
         """
         if self._telemetry is not None and _is_untraced(message):
             with self._telemetry.sending(message, self.client_id, ordering_key=ordering_key) as sending:
@@ -166,7 +167,7 @@ class Producer(GroupClient):
                         sending.message, timeout_s=timeout_s, queue=queue, selector=selector, ordering_key=ordering_key
                     )
                 )
-        if ordering_key is not None or self._lanes.linger_ms is not None:
+        if ordering_key is not None or self._lanes.linger_ms is not None or _is_lite(message):
             return await (
                 await self.enqueue(
                     message, timeout_s=timeout_s, queue=queue, selector=selector, ordering_key=ordering_key
@@ -220,9 +221,10 @@ class Producer(GroupClient):
         end_ms = self._clock.monotonic_ms() + timeout_s * 1000
         prepared = self._preparer.prepare(message, ordering_key)
         size_bytes = _ENTRY_SIZE_BYTES + len(prepared[0]) + len(prepared[1])
-        if ordering_key is not None:
-            if queue is not None or selector is not None:
-                raise UsageError("ordering_key chooses the queue: leave queue and selector out")
+        has_choice = queue is not None or selector is not None
+        if ordering_key is not None and has_choice:
+            raise UsageError("ordering_key chooses the queue: leave queue and selector out")
+        if ordering_key is not None or (message.lite_topic and not has_choice):
             future = await self._enqueue_in_order(message, prepared, size_bytes, ordering_key, end_ms)
         else:
             if selector is not None:
@@ -236,19 +238,19 @@ class Producer(GroupClient):
         return future
 
     async def _enqueue_in_order(
-        self, message: Message, prepared: Prepared, size_bytes: int, ordering_key: str, end_ms: float
+        self, message: Message, prepared: Prepared, size_bytes: int, ordering_key: str | None, end_ms: float
     ) -> asyncio.Future[SendResult]:
-        """Accept a message behind all earlier ones with a key."""
+        """Accept a message behind all earlier ones with a key, or of its lite topic."""
         queues = self._instance.routes.known_queues(message.topic)
         if queues is not None and not self._in_order_count and self._room.try_take(size_bytes):
-            queue = queue_of_key(queues, ordering_key)
+            queue = _queue_in_order(queues, message, ordering_key)
             return self._lanes.put(message, prepared, size_bytes, queue, end_ms, is_ordered=True)
         self._in_order_count += 1
         try:
             async with self._in_order:
                 queues = await self._instance.routes.queues_to_write(message.topic, self._left_s(end_ms))
                 await self._room.take(size_bytes, self._left_s(end_ms))
-                queue = queue_of_key(queues, ordering_key)
+                queue = _queue_in_order(queues, message, ordering_key)
                 return self._lanes.put(message, prepared, size_bytes, queue, end_ms, is_ordered=True)
         finally:
             self._in_order_count -= 1
@@ -283,7 +285,10 @@ class Producer(GroupClient):
             chosen = await self._select(selector, message, None)
         if chosen is None:
             queues = await self._instance.routes.queues_to_write(outgoing.topic)
-            chosen = self._sender.picker.pick(outgoing.topic, queues)
+            if message.lite_topic:
+                chosen = queue_of_lite_topic(queues, message.lite_topic)
+            else:
+                chosen = self._sender.picker.pick(outgoing.topic, queues)
         address = await self._instance.routes.write_address(chosen)
         await self._instance.remoting.oneway(address, outgoing.command(self.group, chosen, self._clock.now_ms()))
 
@@ -421,6 +426,17 @@ class Producer(GroupClient):
         assert selector is not None
         queues = await self._instance.routes.queues_to_write(message.topic, timeout_s)
         return selector(queues, message)
+
+
+def _is_lite(message: Message) -> bool:
+    return isinstance(message, Message) and bool(message.lite_topic)
+
+
+def _queue_in_order(queues: Sequence[MessageQueue], message: Message, ordering_key: str | None) -> MessageQueue:
+    """Return the queue of all messages with this key, or of the message's lite topic without one."""
+    return (
+        queue_of_lite_topic(queues, message.lite_topic) if ordering_key is None else queue_of_key(queues, ordering_key)
+    )
 
 
 def _is_untraced(message: Message) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from pymq.clock import Clock
 from pymq.model.javahash import string_hash
+from pymq.model.lite_topics import lite_queue_number
 from pymq.model.message import MessageQueue
 
 BACK_OFF_FIRST_MS = 500
@@ -57,6 +58,11 @@ class BrokerHealth:
 def queue_of_key(queues: Sequence[MessageQueue], ordering_key: str) -> MessageQueue:
     """Return the queue of all messages with this key, as RocketMQ's SelectMessageQueueByHash chooses it."""
     return queues[abs(string_hash(ordering_key)) % len(queues)]
+
+
+def queue_of_lite_topic(queues: Sequence[MessageQueue], lite_topic: str) -> MessageQueue:
+    """Return the queue of all messages of a lite topic, as RocketMQ's clients choose it."""
+    return sorted(queues)[lite_queue_number(lite_topic, len(queues))]
 
 
 class QueuePicker:

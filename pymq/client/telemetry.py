@@ -102,6 +102,8 @@ class Telemetry:
             message.wait_store,
             message.deliver_at_ms,
             message.delay_ms,
+            message.priority,
+            message.lite_topic,
         )
 
     # -- processing ----------------------------------------------------------------------------------------------

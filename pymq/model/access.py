@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple
 
+from pymq.model.lite_topics import split_light_queue
 from pymq.model.names import DLQ_PREFIX, RETRY_PREFIX, is_send_forbidden
 
 EVERY_NAME = "*"  # of a resource that stands for all of its kind; no topic, group or cluster can have this name
@@ -74,11 +75,16 @@ def topic_need(topic: str, *actions: Action) -> Need:
     A retry or dead-letter topic follows its group: the need is one for the group. To send there is what a member of the
     group does with a message that it could not consume, so ``PUB`` becomes ``SUB``.
 
+    A light queue has messages of its parent topic: the need is one for that.
+
     The broker's own topics hold messages of all others, for example delayed ones: the need is one for all clusters.
     """
     if is_send_forbidden(topic):
         return cluster_need(EVERY_NAME, *actions)
-    group = owning_group(topic)
+    light = split_light_queue(topic)
+    group = owning_group(topic) if light is None else None
+    if light is not None:
+        topic = light[0]
     if group is None:
         return Need(Resource(ResourceKind.TOPIC, topic), actions)
     return group_need(group, *_unique(Action.SUB if action is Action.PUB else action for action in actions))

@@ -6,11 +6,17 @@ in a light queue, with an offset of its own. Java: LiteUtil, MessageConst.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from pymq.model.properties import find_property
+from pymq.model.consistent_hash import consistent_bucket
+from pymq.model.javahash import string_hash
+from pymq.model.message_types import LITE, TYPE_ATTRIBUTE
+from pymq.model.properties import LITE_TOPIC, find_property
 
-LITE_TOPIC = "__LITE_TOPIC"  # a client's: the lite topic of a message
+EXPIRATION_ATTRIBUTE = "lite.topic.expiration"  # of a parent topic, in minutes
+EXPIRATION_NEVER = -1  # the default
+EXPIRATION_MAX_MINUTES = 43_200  # 30 days
 MULTI_DISPATCH = "INNER_MULTI_DISPATCH"  # the broker's: the light queue of a stored message
 MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"  # the broker's: the offset there
 LIGHT_QUEUE_PREFIX = "%LMQ%$"
@@ -26,6 +32,9 @@ _OFFSET_MAX = (1 << 63) - 1
 _FORBIDDEN = ",/"  # RocketMQ's separator of several light queues, and a path's
 
 
+LIGHT_PROPERTIES = frozenset({_MULTI_DISPATCH, _MULTI_QUEUE_OFFSET})
+
+
 class LightPlace(NamedTuple):
     """Where a message is in its parent's light queues."""
 
@@ -36,6 +45,34 @@ class LightPlace(NamedTuple):
 def light_queue_name(parent: str, lite: str) -> str:
     """Return the name of a lite topic's light queue, as RocketMQ's clients and tools write it."""
     return f"{LIGHT_QUEUE_PREFIX}{parent}{_NAME_SEPARATOR}{lite}"
+
+
+def is_parent(attributes: Mapping[str, str]) -> bool:
+    """Return True when a topic with these attributes has lite topics."""
+    return bool(attributes) and attributes.get(TYPE_ATTRIBUTE) == LITE
+
+
+def expiration_problem(text: str) -> str | None:
+    """Return what is wrong with an expiration, as a sentence for a remark; None when it is legal."""
+    if text == str(EXPIRATION_NEVER):
+        return None
+    if text.isascii() and text.isdigit() and len(text) <= 5 and int(text) <= EXPIRATION_MAX_MINUTES:
+        return None
+    return f"write minutes from 0 to {EXPIRATION_MAX_MINUTES}, or {EXPIRATION_NEVER} for never"
+
+
+def expiration_minutes(attributes: Mapping[str, str]) -> int:
+    """Return after how many minutes without a message lite topics of a parent expire, -1 for never."""
+    text = attributes.get(EXPIRATION_ATTRIBUTE, "")
+    return int(text) if text and expiration_problem(text) is None else EXPIRATION_NEVER
+
+
+def lite_queue_number(lite: str, queue_count: int) -> int:
+    """Return in which of its parent's writable queues, of all brokers, a lite topic's messages are.
+
+    Java: LiteUtil, Guava's Hashing.consistentHash.
+    """
+    return consistent_bucket(string_hash(lite), queue_count)
 
 
 def split_light_queue(name: str) -> tuple[str, str] | None:

@@ -11,6 +11,7 @@ import msgspec
 
 from pymq.errors import UsageError
 from pymq.model import properties as names
+from pymq.model.lite_topics import lite_name_problem
 from pymq.model.record import StoredMessage, decode_records, log_malformed
 
 DELAY_LEVEL_MAX = 18  # Java: the number of levels in messageDelayLevel's default
@@ -46,8 +47,9 @@ class Message:
     ``body``: bytes, or text, which is sent as UTF-8; with ``codec`` any value that it encodes. ``tags``: one tag.
     ``keys``: one text with keys separated by blanks, or a sequence of keys. ``delay_level`` is 1 to 18, 0 for none. A
     timer message has ``deliver_at_ms`` (Unix time) or ``delay_ms`` instead. ``priority``: 0 or more; PyMQ and
-    RocketMQ 5.5 deliver higher ones first to consumers that pop a topic of type PRIORITY. Raises UsageError for other
-    types, and what the codec raises.
+    RocketMQ 5.5 deliver higher ones first to consumers that pop a topic of type PRIORITY. ``lite_topic``: of a message
+    to a topic of type LITE; the messages of one lite topic stay in order. Raises UsageError for other types, and what
+    the codec raises.
     """
 
     topic: str
@@ -61,6 +63,7 @@ class Message:
     deliver_at_ms: int = 0
     delay_ms: int = 0
     priority: int | None = None
+    lite_topic: str = ""
 
     @overload
     def __init__(
@@ -76,6 +79,7 @@ class Message:
         deliver_at_ms: int = 0,
         delay_ms: int = 0,
         priority: int | None = None,
+        lite_topic: str = "",
     ) -> None: ...
 
     @overload
@@ -92,6 +96,7 @@ class Message:
         deliver_at_ms: int = 0,
         delay_ms: int = 0,
         priority: int | None = None,
+        lite_topic: str = "",
         *,
         codec: Encoder[T],
     ) -> None: ...
@@ -109,6 +114,7 @@ class Message:
         deliver_at_ms: int = 0,
         delay_ms: int = 0,
         priority: int | None = None,
+        lite_topic: str = "",
         *,
         codec: Encoder[Any] | None = None,
     ) -> None:
@@ -125,6 +131,7 @@ class Message:
         self.deliver_at_ms = deliver_at_ms
         self.delay_ms = delay_ms
         self.priority = priority
+        self.lite_topic = lite_topic
 
     def check(self, delay_level_max: int = DELAY_LEVEL_MAX) -> None:
         """Raise UsageError for a value that RocketMQ would store as something else, or act on differently."""
@@ -141,6 +148,8 @@ class Message:
             self._check_timer()
         if self.priority is not None:
             self._check_priority()
+        if self.lite_topic:
+            self._check_lite_topic()
         for name, value in self.properties.items():
             if type(name) is not str or type(value) is not str:
                 raise UsageError(
@@ -168,6 +177,15 @@ class Message:
         if self.is_delayed:
             raise UsageError("a delayed message has no priority: leave out the priority or the delay")
 
+    def _check_lite_topic(self) -> None:
+        if not isinstance(self.lite_topic, str):
+            raise UsageError(f"lite_topic is {_shown(self.lite_topic)}: give text, or an empty text for none")
+        problem = lite_name_problem(self.lite_topic)
+        if problem is not None:
+            raise UsageError(problem)
+        if self.is_delayed or self.priority is not None:
+            raise UsageError("a message of a lite topic has no delay and no priority: leave out one of them")
+
     def wire_properties(self, unique_key: str) -> dict[str, str]:
         """Return all properties in the wire's form, with the unique key and the reserved ones."""
         result = dict(self.properties)
@@ -183,6 +201,8 @@ class Message:
             result[names.TIMER_DELAY_MS] = str(self.delay_ms)
         if self.priority is not None:
             result[names.PRIORITY] = str(self.priority)
+        if self.lite_topic:
+            result[names.LITE_TOPIC] = self.lite_topic
         result.setdefault(names.UNIQ_KEY, unique_key)
         result[names.WAIT] = "true" if self.wait_store else "false"
         return result

@@ -7,24 +7,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pymq.model.properties import LITE_TOPIC, find_property
 from pymq.model.properties import PRIORITY as PRIORITY_PROPERTY
-from pymq.model.properties import find_property
 from pymq.model.transactions import is_half
 
 TYPE_ATTRIBUTE = "message.type"
-NORMAL, FIFO, DELAY, TRANSACTION, PRIORITY = TYPES = ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY")
+NORMAL, FIFO, DELAY, TRANSACTION, PRIORITY, LITE = TYPES = (
+    "NORMAL",
+    "FIFO",
+    "DELAY",
+    "TRANSACTION",
+    "PRIORITY",
+    "LITE",
+)
 UNCHECKED = frozenset({"UNSPECIFIED", "MIXED"})
 _DELAYS = (b"DELAY", b"TIMER_DELIVER_MS", b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS", b"__STARTDELIVERTIME")
 _PRIORITY = PRIORITY_PROPERTY.encode()
+_LITE_TOPIC = LITE_TOPIC.encode()
 _OF_DELAYS = b"DEL"  # stands in each of their names
 # A message without any of these properties is NORMAL.
-MARKS = frozenset({"TRAN_MSG", "__SHARDINGKEY", PRIORITY_PROPERTY, *(name.decode() for name in _DELAYS)})
+MARKS = frozenset({"TRAN_MSG", "__SHARDINGKEY", PRIORITY_PROPERTY, LITE_TOPIC, *(name.decode() for name in _DELAYS)})
 _MADE_BY = {
-    NORMAL: f"neither a delay nor __SHARDINGKEY nor TRAN_MSG=true nor {PRIORITY_PROPERTY}",
+    NORMAL: f"neither a delay nor __SHARDINGKEY nor TRAN_MSG=true nor {PRIORITY_PROPERTY} nor {LITE_TOPIC}",
     FIFO: "the property __SHARDINGKEY",
     DELAY: "a delay (property DELAY above 0, or a time to deliver)",
     TRANSACTION: "the property TRAN_MSG=true",
     PRIORITY: f"the property {PRIORITY_PROPERTY}",
+    LITE: f"the property {LITE_TOPIC}",
 }
 
 
@@ -49,6 +58,8 @@ def message_type(properties: bytes, *, is_half_too: bool = True) -> str:
         return FIFO
     if _PRIORITY in properties and find_property(properties, _PRIORITY) is not None:
         return PRIORITY
+    if _LITE_TOPIC in properties and find_property(properties, _LITE_TOPIC) is not None:
+        return LITE
     return NORMAL
 
 

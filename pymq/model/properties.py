@@ -38,6 +38,7 @@ POP_CK = "POP_CK"
 INNER_NUM = "INNER_NUM"
 INNER_BASE = "INNER_BASE"
 PRIORITY = "_SYS_MSG_PRIORITY_"
+LITE_TOPIC = "__LITE_TOPIC"  # a client's: the lite topic of a message
 SHARDING_KEY = "__SHARDINGKEY"
 RESEND = "PYMQ_RESEND"  # PyMQ's producer, on what it sends again: the number of attempts before
 # Request-reply.
@@ -105,7 +106,7 @@ RESERVED = frozenset(
         "WAIT",
         PRIORITY,
         "__CRC32#",
-        "__LITE_TOPIC",
+        LITE_TOPIC,
         "__transactionId__",
     }
 )
@@ -119,6 +120,8 @@ BROKER_ONLY = frozenset(
         "DLQ_ORIGIN_MESSAGE_ID",
         "DLQ_ORIGIN_TOPIC",
         "INNER_BASE",
+        "INNER_MULTI_DISPATCH",
+        "INNER_MULTI_QUEUE_OFFSET",
         "INNER_NUM",
         "POP_CK",
         "POP_CK_OFFSET",

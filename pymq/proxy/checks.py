@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from pymq.model.lite_topics import lite_name_problem
 from pymq.model.names import (
     DLQ_PREFIX,
     RETRY_PREFIX,
@@ -47,6 +48,7 @@ TYPE_NAMES = {
     MessageType.DELAY: "DELAY",
     MessageType.TRANSACTION: "TRANSACTION",
     MessageType.PRIORITY: "PRIORITY",
+    MessageType.LITE: "LITE",
 }
 MIXED = "MIXED"
 
@@ -129,6 +131,8 @@ def _check_message(draft: Draft, now_ms: int) -> None:
         _check_message_group(draft.group)
     if draft.priority is not None and draft.priority < 0:
         raise ProxyRefusal(Code.BAD_REQUEST, f"the priority is {draft.priority}: it is 0 or more")
+    if draft.lite_topic is not None and (problem := lite_name_problem(draft.lite_topic)) is not None:
+        raise ProxyRefusal(Code.BAD_REQUEST, problem)
 
 
 def _check_body(size_bytes: int) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from pymq.model import properties as names
 from pymq.model import sysflag
 from pymq.model.hosts import unpack_address
+from pymq.model.lite_topics import MULTI_DISPATCH, MULTI_QUEUE_OFFSET
 from pymq.model.message_types import MARKS, message_type
 from pymq.model.priorities import priority_of
 from pymq.model.record import StoredMessage
@@ -23,6 +24,7 @@ TRACE_CONTEXT = "TRACE_CONTEXT"
 _TYPES = {name: number for number, name in TYPE_NAMES.items()}
 # Of senders of both protocols, and not the application's.
 _HIDDEN = names.RESERVED | {names.SHARDING_KEY, BORN_HOST, TRACE_CONTEXT, names.RESEND}
+_HIDDEN |= {MULTI_DISPATCH, MULTI_QUEUE_OFFSET}
 
 
 def timestamp_of(unix_ms: int) -> Any:
@@ -48,6 +50,8 @@ def properties_of(draft: Draft) -> dict[str, str]:
         result[names.TIMER_DELIVER_MS] = str(draft.deliver_ms)
     elif draft.kind == MessageType.PRIORITY:
         result[names.PRIORITY] = str(draft.priority)
+    elif draft.kind == MessageType.LITE:
+        result[names.LITE_TOPIC] = draft.lite_topic or ""
     elif draft.kind == MessageType.TRANSACTION:
         result[names.TRANSACTION_PREPARED] = "true"
         result[names.PRODUCER_GROUP] = draft.topic
@@ -99,6 +103,8 @@ def fill_message(message: Any, stored: StoredMessage, topic: str, handle: str = 
         system.message_group = properties[names.SHARDING_KEY]
     if names.PRIORITY in properties and (priority := priority_of(stored.raw_properties)) is not None:
         system.priority = priority
+    if names.LITE_TOPIC in properties:
+        system.lite_topic = properties[names.LITE_TOPIC]
     if TRACE_CONTEXT in properties:
         system.trace_context = properties[TRACE_CONTEXT]
     if handle:

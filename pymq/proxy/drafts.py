@@ -23,6 +23,7 @@ class Draft:
         "group",
         "keys",
         "kind",
+        "lite_topic",
         "message_id",
         "priority",
         "properties",
@@ -43,6 +44,7 @@ class Draft:
         self.message_id: str = system.message_id
         self.group: str = system.message_group
         self.priority: int | None = system.priority if system.HasField("priority") else None
+        self.lite_topic: str | None = system.lite_topic if system.HasField("lite_topic") else None
         self.encoding: int = system.body_encoding
         self.trace_context: str = system.trace_context
         self.born_host: str = system.born_host
@@ -60,7 +62,9 @@ class Draft:
             return MessageType.DELAY
         if self.group:
             return MessageType.FIFO
-        return MessageType.NORMAL if self.priority is None else MessageType.PRIORITY
+        if self.priority is not None:
+            return MessageType.PRIORITY
+        return MessageType.NORMAL if self.lite_topic is None else MessageType.LITE
 
 
 def duration_ms(duration: Any) -> int:

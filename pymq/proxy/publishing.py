@@ -162,7 +162,9 @@ def _is_batch(drafts: list[Draft]) -> bool:
 
 
 def _queue_of(queues: list[MessageQueue], draft: Draft) -> MessageQueue | None:
-    """Return the queue of a message's group; None when any one will do."""
+    """Return the queue of a message's group or lite topic; None when any one will do."""
+    if draft.kind == MessageType.LITE and draft.lite_topic:
+        return queue_of_group(queues, draft.lite_topic)
     is_grouped = draft.group and draft.kind != MessageType.DELAY
     return queue_of_group(queues, draft.group) if is_grouped else None
 

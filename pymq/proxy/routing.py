@@ -22,7 +22,7 @@ from pymq.proxy.refusals import ProxyRefusal
 ANY_QUEUE = -1
 REPEATED_BYTES_MAX = 2 * 1024 * 1024  # clients read answers of 4 MiB
 # What a MIXED topic takes: older clients fail at the number of a type that they do not know.
-_OF_MIXED = [number for number in TYPE_NAMES if number != MessageType.PRIORITY]
+_OF_MIXED = [number for number in TYPE_NAMES if number not in (MessageType.PRIORITY, MessageType.LITE)]
 _TYPES = {name: [number] for number, name in TYPE_NAMES.items()} | {MIXED: _OF_MIXED}
 _UNSPECIFIED = [0]
 

@@ -232,6 +232,7 @@ class ResponseCode:
     FLOW_CONTROL: Final = 215
     ILLEGAL_OPERATION: Final = 604
     GO_AWAY: Final = 1500
+    LMQ_QUOTA_EXCEEDED: Final = 2017
 
 
 # Index = code on the wire.

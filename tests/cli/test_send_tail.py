@@ -70,6 +70,31 @@ def test_a_priority_is_the_queue(pymq: Pymq) -> None:
     assert outcome.code == EXIT_USAGE and "a delayed message has no priority" in outcome.err
 
 
+def test_messages_of_a_lite_topic_are_in_one_queue(pymq: Pymq) -> None:
+    topic = "with_lites"
+    outcome = pymq("topic", "create", topic, "--wq", "4", "--type", "lite", "--expire", "36h", "-o", "json")
+    assert outcome.code == EXIT_OK, outcome.err
+    (record,) = outcome.json()
+    assert record["attributes"] == {"message.type": "LITE", "lite.topic.expiration": "2160"}
+    for lite in ("a", "b", "c"):
+        assert pymq("send", topic, "--lite", lite, stdin=lines(3)).code == EXIT_OK
+    found = pymq("tail", topic, "-F", "-o", "jsonl").json_lines()
+    assert len(found) == 9
+    for lite in ("a", "b", "c"):
+        of_lite = [message for message in found if message["properties"]["__LITE_TOPIC"] == lite]
+        assert len({message["queue"] for message in of_lite}) == 1
+        in_order = sorted(of_lite, key=lambda message: message["offset"])
+        places = [message["properties"]["INNER_MULTI_QUEUE_OFFSET"] for message in in_order]
+        assert places == ["0", "1", "2"]
+        assert [message["body"] for message in in_order] == ["m0", "m1", "m2"]
+    outcome = pymq("send", topic, "--lite", "a", "--batch", "4", stdin=lines(4))
+    assert outcome.code != EXIT_OK and "can't be sent as a batch" in outcome.err
+    assert "has a comma" in pymq("send", topic, "one", "--lite", "a,b").err
+    assert pymq("topic", "update", topic, "--expire", "never").code == EXIT_OK
+    assert "use whole minutes" in pymq("topic", "update", topic, "--expire", "90s").err
+    assert "use whole minutes" in pymq("topic", "update", topic, "--expire", "31d").err
+
+
 def test_tail_by_sql(pymq: Pymq) -> None:
     topic = make(pymq, "by_sql")
     for size in ("3", "7", "12"):

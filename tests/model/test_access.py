@@ -29,6 +29,11 @@ def test_retry_and_dead_letter_topics_follow_their_group(topic: str, group: str 
     )
 
 
+def test_a_light_queue_follows_its_parent_topic() -> None:
+    assert topic_need("%LMQ%$T$%RETRY%g", Action.SUB, Action.GET) == topic_need("T", Action.SUB, Action.GET)
+    assert topic_need("%LMQ%$T", Action.SUB).resource == Resource(ResourceKind.TOPIC, "%LMQ%$T")
+
+
 def test_a_member_of_the_group_may_send_to_its_retry_topic() -> None:
     assert topic_need(retry_topic("g"), Action.PUB).actions == (Action.SUB,)
     assert topic_need(retry_topic("g"), Action.PUB, Action.SUB, Action.GET).actions == (Action.SUB, Action.GET)

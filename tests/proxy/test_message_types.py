@@ -41,7 +41,7 @@ from pymq.wire.codes import ResponseCode
 from tests.proxy.harness import RawClient, create_group, create_topic, with_client
 
 FIFO, DELAY, TRANSACTION, NORMAL = "GrpcTypeFifo", "GrpcTypeDelay", "GrpcTypeTransaction", "GrpcTypeNormal"
-PRIORITY = "GrpcTypePriority"
+PRIORITY, LITE = "GrpcTypePriority", "GrpcTypeLite"
 SHORT = m.Duration(seconds=5)
 
 
@@ -54,6 +54,7 @@ def broker() -> Iterator[TestBroker]:
         create_topic(broker, TRANSACTION, "TRANSACTION")
         create_topic(broker, NORMAL)
         create_topic(broker, PRIORITY, "PRIORITY", queue_count=4)
+        create_topic(broker, LITE, "LITE", queue_count=4)
         create_group(broker, "GrpcTypeOrderly", consume_message_orderly=True)
         yield broker
 
@@ -98,6 +99,29 @@ def test_a_higher_priority_comes_first(broker: TestBroker) -> None:
             assert (system.message_type, system.priority) == (MessageType.PRIORITY, int(message.body))
             assert not message.user_properties
             assert await client.ack("GrpcTypeByPriority", message) == Code.OK
+
+    with_client(broker, work)
+
+
+def test_messages_of_a_lite_topic_are_in_one_queue(broker: TestBroker) -> None:
+    async def work(client: RawClient, _: ProxyServer) -> None:
+        route = await client.call("QueryRoute", m.QueryRouteRequest(topic=m.Resource(name=LITE)))
+        assert {tuple(queue.accept_message_types) for queue in route.message_queues} == {(MessageType.LITE,)}
+        for number in range(4):
+            sent = await client.send(LITE, b"%d" % number, lite_topic=f"lite-{number % 2}")
+            assert sent.status.code == Code.OK
+        assert (await client.send(LITE, b"none")).status.code == Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE
+        assert (await client.send(NORMAL, b"1", lite_topic="a")).status.code == Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE
+        assert (await client.send(LITE, b"1", lite_topic="a,b")).status.code == Code.BAD_REQUEST
+        found = await client.receive(LITE, "GrpcTypeOfLites", batch_size=4)
+        while len(found) < 4:
+            found += await client.receive(LITE, "GrpcTypeOfLites", batch_size=4)
+        queues: dict[str, set[int]] = {}
+        for message in found:
+            system = message.system_properties
+            assert system.message_type == MessageType.LITE and not message.user_properties
+            queues.setdefault(system.lite_topic, set()).add(system.queue_id)
+        assert {lite: len(used) for lite, used in queues.items()} == {"lite-0": 1, "lite-1": 1}
 
     with_client(broker, work)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from pymq.model.consistent_hash import consistent_bucket
 from pymq.model.message import MessageQueue
-from pymq.proxy.queue_choice import consistent_bucket, queue_of_group
+from pymq.proxy.queue_choice import queue_of_group
 
 
 def test_a_group_keeps_its_queue_and_groups_spread() -> None:

@@ -27,6 +27,7 @@ NAME_SERVER = "name server"
 # Values of header fields by name. Other required fields get a number or a text of no meaning.
 VALUES: Final[dict[str, str]] = {
     "topic": "T",
+    "parent_topic": "T",
     "topic_list": "T2;T3",
     "consumer_group": "G",
     "group": "G",

@@ -29,6 +29,8 @@ OTHERS = {
     "pymq/store/timer/timer_wheel.py": "slots of the timer wheel",
     "pymq/store/integrity/digest_file.py": "digest file",
     "pymq/store/queue/sums_file.py": "checksums of queue units",
+    "pymq/store/light/entry_files.py": "entries of light queues",
+    "pymq/store/light/table_file.py": "table of light queues",
     "pymq/store/log/cold_file.py": "seek table of a compressed segment",
     "pymq/wire/bodies_registration.py": "wire bodies",
     "pymq/wire/command.py": "wire frames",

@@ -74,6 +74,7 @@ class MessageRequests:
             redirects=Redirects(messages.retries, messages.transactions, self.timer_puts),
             stats=stats,
             resends=Resends(store, runtime.clock, is_on=runtime.config.raft_enabled),
+            lites=messages.lites,
             ids=ids,
             when_registered=when_registered,
         )

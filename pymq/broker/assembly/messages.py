@@ -5,6 +5,7 @@ from __future__ import annotations
 from pymq.broker.assembly.broker_data import BrokerData
 from pymq.broker.messages.delays import DelayService
 from pymq.broker.messages.expressions import Expressions
+from pymq.broker.messages.lite_topics import LiteTopics
 from pymq.broker.messages.reader import Reader
 from pymq.broker.messages.retries import Retries
 from pymq.broker.messages.waiting_answers import Copies, WaitingAnswers
@@ -54,8 +55,10 @@ class Messages:
             config=runtime.config,
             waiting_answers=self.waiting_answers,
         )
+        self.lites = LiteTopics(runtime, topics=metadata.topics, lights=store.lights)
         self.writer = Writer(
             runtime,
+            lites=self.lites,
             store=store,
             request_sync=self.flusher.request,
             copies=copies,

@@ -14,6 +14,7 @@ from pymq.broker.handlers.figures import FigureHandlers
 from pymq.broker.handlers.filter_servers import FilterServerHandlers
 from pymq.broker.handlers.groups_admin import GroupAdminHandlers
 from pymq.broker.handlers.handlers import Handlers, ReplicaHandlers
+from pymq.broker.handlers.lites import LiteHandlers
 from pymq.broker.handlers.locks import LockHandlers
 from pymq.broker.handlers.log_copy import LogCopyHandlers
 from pymq.broker.handlers.offsets import OffsetHandlers
@@ -100,6 +101,7 @@ def make_handlers(parts: BrokerParts) -> Handlers:
             runtime, metadata=metadata, expressions=messages.expressions, makes_groups=parts.role.is_master
         ),
         assignments=AssignmentHandlers(metadata=metadata, routes=parts.topic_routes),
+        lites=LiteHandlers(runtime, topics=metadata.topics, lights=store.lights, routes=parts.topic_routes),
         locks=LockHandlers(runtime, metadata=metadata),
         query=QueryHandlers(runtime, store=store, topics=metadata.topics),
         topics_admin=TopicAdminHandlers(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pymq.model.inner_batch import has_batch_queues
+from pymq.model.lite_topics import is_parent
 from pymq.model.message_types import wanted_type
 from pymq.model.names import RETRY_PREFIX, is_send_forbidden
 from pymq.model.properties import REAL_QUEUE_ID, REAL_TOPIC
@@ -104,6 +105,7 @@ class SendTargets:
             and not is_send_forbidden(topic_name)
             and not topic_name.startswith(RETRY_PREFIX)
             and not (self._checks_types and wanted_type(topic.attributes))
+            and not is_parent(topic.attributes)
             and has_batch_queues(topic.attributes) == holds_batches
         )
 

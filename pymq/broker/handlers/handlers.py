@@ -13,6 +13,7 @@ from pymq.broker.handlers.consumption import ConsumptionHandlers
 from pymq.broker.handlers.figures import FigureHandlers
 from pymq.broker.handlers.filter_servers import FilterServerHandlers
 from pymq.broker.handlers.groups_admin import GroupAdminHandlers
+from pymq.broker.handlers.lites import LiteHandlers
 from pymq.broker.handlers.locks import LockHandlers
 from pymq.broker.handlers.log_copy import LogCopyHandlers
 from pymq.broker.handlers.offsets import OffsetHandlers
@@ -60,6 +61,7 @@ class Handlers:
     offsets: OffsetHandlers
     clients: ClientHandlers
     assignments: AssignmentHandlers
+    lites: LiteHandlers
     locks: LockHandlers
     query: QueryHandlers
     topics_admin: TopicAdminHandlers

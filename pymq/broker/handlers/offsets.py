@@ -9,6 +9,7 @@ from pymq.broker.metadata.metadata import Metadata
 from pymq.broker.runtime import Runtime
 from pymq.errors import Refusal
 from pymq.model.inner_batch import has_batch_queues
+from pymq.model.lite_topics import split_light_queue
 from pymq.model.record import decode_record
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
@@ -128,6 +129,9 @@ class OffsetHandlers:
         """Return the offset of the queue's next message; 0 for an unknown topic, as Java answers."""
         _check_queue_id(header.queue_id)
         self._broadcast_begins.asked_where_to_begin(header.topic, header.queue_id, peer)
+        light = split_light_queue(header.topic)
+        if light is not None:
+            return Reply(ext=OffsetAnswer(offset=self._store.lights.ends(*light).max_offset))
         asked_ms, end = self._kept_ends.pop((peer.address, header.topic, header.queue_id), (0, NO_OFFSET))
         if end == NO_OFFSET or self._clock.monotonic_ms() - asked_ms > END_KEPT_MS:
             end = self._store.max_offset(header.topic, header.queue_id)
@@ -136,6 +140,9 @@ class OffsetHandlers:
     def min_offset(self, request: Command, header: QueueOffsetHeader, peer: Peer) -> Reply:
         """Return the offset of the first message that is still there."""
         _check_queue_id(header.queue_id)
+        light = split_light_queue(header.topic)
+        if light is not None:
+            return Reply(ext=OffsetAnswer(offset=self._store.lights.ends(*light).min_offset))
         if not self._store.max_offset(header.topic, header.queue_id):
             topic = self._topics.get(header.topic)
             if topic is not None and has_batch_queues(topic.attributes):

@@ -9,7 +9,7 @@ from pymq.wire.controller_codes import CONTROLLER_REFUSALS, NO_CONTROLLER
 
 _CONTAINER = "there is no broker container: start one process for each broker"
 _COLD_DATA = "cold data is not throttled: reads of old messages have the limits of all reads"
-_LITE = "lite topics are not served: use a topic with ordering keys, or tags"
+_LITE = "lite topics are stored, but not consumed: subscribe to the parent topic, and look at __LITE_TOPIC"
 _ROCKSDB = "the store does not use RocksDB"
 
 REFUSED_CODES: Final[dict[int, str]] = {
@@ -30,9 +30,6 @@ REFUSED_CODES: Final[dict[int, str]] = {
             Code.LITE_SUBSCRIPTION_CTL,
             Code.ACK_LITE_MESSAGE,
             Code.NOTIFY_UNSUBSCRIBE_LITE,
-            Code.GET_BROKER_LITE_INFO,
-            Code.GET_PARENT_TOPIC_INFO,
-            Code.GET_LITE_TOPIC_INFO,
             Code.GET_LITE_CLIENT_INFO,
             Code.GET_LITE_GROUP_INFO,
             Code.TRIGGER_LITE_DISPATCH,

@@ -44,6 +44,7 @@ from pymq.wire.headers.send import SendMessageAnswer, SendMessageHeader, SendMes
 from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
+    from pymq.broker.messages.lite_topics import LiteTopics
     from pymq.broker.messages.resends import Resends
     from pymq.broker.messages.retries import Retries
     from pymq.broker.messages.writer import Writer
@@ -99,6 +100,7 @@ class SendHandlers:
         redirects: Redirects,
         stats: StatsManager,
         resends: Resends,
+        lites: LiteTopics,
         ids: UniqueIdMaker,
         when_registered: WhenRegistered,
     ) -> None:
@@ -110,6 +112,7 @@ class SendHandlers:
         self._timers = redirects.timers
         self._stats = stats
         self._resends = resends
+        self._lites = lites
         self._ids = ids
         self._when_registered = when_registered
         self._store_host = runtime.store_host
@@ -132,6 +135,7 @@ class SendHandlers:
         reconsume_times = header.reconsume_times or 0
         name = topic.topic_name
         self._check_type(topic, properties)
+        self._lites.check(topic, properties)
         if _HALF in properties and is_half(properties):
             is_retry = reconsume_times > 0 and self._writer.delay_level(properties) > 0
             if not is_retry:  # else it is a copy of a message that was committed
@@ -334,6 +338,7 @@ class SendHandlers:
             if is_half(properties):
                 raise _half_in_batch(i)
             self._check_type(topic, properties)
+            self._lites.check_batch(topic, properties)
 
     def _check_type(self, topic: TopicConfig, properties: bytes) -> None:
         """Check the message against the type that its topic takes. Raises Refusal(MESSAGE_ILLEGAL)."""

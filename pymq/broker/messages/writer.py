@@ -14,14 +14,16 @@ from typing import Protocol
 
 from pymq.broker.messages.fitting import fitted, slimmed
 from pymq.broker.messages.held_answers import AnswerTo, HeldAnswers, hold, refuse, release
+from pymq.broker.messages.lite_topics import LiteTopics
 from pymq.broker.messages.waiting_answers import Copies, WaitingAnswers
 from pymq.broker.runtime import Runtime
 from pymq.config.values import SYNC_FLUSH
 from pymq.errors import StoreUnavailableError
 from pymq.model.draft import Draft
 from pymq.model.layout import ADDED_PROPERTIES_MAX_BYTES, PROPERTIES_SIZE_MAX_BYTES
+from pymq.model.lite_topics import LIGHT_PROPERTIES
 from pymq.model.names import SCHEDULE_TOPIC
-from pymq.model.properties import append_properties, find_property, tags_code_of, without_properties
+from pymq.model.properties import LITE_TOPIC, append_properties, find_property, tags_code_of, without_properties
 from pymq.model.record import StoredMessage
 from pymq.store.store import MessageStore, Placed
 from pymq.wire.codes import ResponseCode
@@ -31,6 +33,8 @@ log = logging.getLogger(__name__)
 REGION = "DefaultRegion"
 _DELAY = b"DELAY"
 _WAIT = b"WAIT"
+_LITE = LITE_TOPIC.encode() + b"\x01"
+_LIGHT_PLACE = b"INNER_MULTI_"
 # Shorter properties fit in any case, with the target of a delay.
 _PUT_AGAIN_MAX_BYTES = PROPERTIES_SIZE_MAX_BYTES - ADDED_PROPERTIES_MAX_BYTES
 # Gets True once staged messages are in the log, False when they were dropped.
@@ -73,8 +77,9 @@ class Writer:
         request_sync: Callable[[], None],
         copies: Copies,
         waiting_answers: WaitingAnswers,
+        lites: LiteTopics,
     ) -> None:
-        """``request_sync`` starts an fsync (SYNC_FLUSH).
+        """``request_sync`` starts an fsync (SYNC_FLUSH), ``lites`` tells which messages are of lite topics.
 
         SYNC_FLUSH and what ``copies`` says may change at any time. Answers that disk or slaves must confirm go to
         ``waiting_answers``.
@@ -87,6 +92,7 @@ class Writer:
         self._request_sync = request_sync
         self._copies = copies
         self._waiting_answers = waiting_answers
+        self._lites = lites
         # Added to every stored message, as Apache's broker does on a send.
         cluster = runtime.config.broker_cluster_name
         self.enrichment = f"MSG_REGION\x01{REGION}\x02CLUSTER\x01{cluster}\x02TRACE_ON\x01true\x02".encode()
@@ -115,6 +121,10 @@ class Writer:
             topic, queue_id = SCHEDULE_TOPIC, level - 1
         else:
             draft.tags_code = tags_code_of(properties)
+        if _LIGHT_PLACE in draft.properties:  # the copy of a message that was in a light queue
+            draft.properties = without_properties(draft.properties, LIGHT_PROPERTIES)
+        if _LITE in draft.properties:
+            draft.lite_topic = self._lites.of(topic, draft.properties)
         placed = self._store.stage(topic, queue_id, draft)
         self.staged_count += 1
         return placed

@@ -9,16 +9,18 @@ import msgspec
 from pymq.errors import Refusal
 from pymq.model import names
 from pymq.model.inner_batch import QUEUE_TYPE, QUEUE_TYPES, has_batch_queues
+from pymq.model.lite_topics import EXPIRATION_ATTRIBUTE, expiration_problem
 from pymq.model.tables import PERM_INHERIT, PERM_PRIORITY, PERM_READ, PERM_WRITE, QUEUE_COUNT_MAX, TopicConfig
 from pymq.wire.codes import ResponseCode
 
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
-# Java: TopicAttributes. The value holds the allowed settings, None for any integer.
+# Java: TopicAttributes. The value holds the allowed settings, None for a number.
 ATTRIBUTES: dict[str, tuple[str, ...] | None] = {
-    "message.type": ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", "MIXED"),
+    "message.type": ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", "LITE", "MIXED"),
     QUEUE_TYPE: QUEUE_TYPES,
     "cleanup.policy": ("DELETE",),
     "reserve.time": None,
+    EXPIRATION_ATTRIBUTE: None,
 }
 _PERM_ALL = PERM_PRIORITY | PERM_READ | PERM_WRITE | PERM_INHERIT
 _DIGITS_MAX = 18
@@ -102,7 +104,10 @@ def _check_attribute_name(name: str) -> None:
 def _check_attribute(name: str, value: str) -> None:
     _check_attribute_name(name)
     choices = ATTRIBUTES[name]
-    if choices is None:
+    if name == EXPIRATION_ATTRIBUTE:
+        if (problem := expiration_problem(value)) is not None:
+            raise invalid(f"the attribute {name}={value[:40]}: {problem}")
+    elif choices is None:
         if not value.isascii() or not value.isdigit() or len(value) > _DIGITS_MAX:
             raise invalid(f"the attribute {name}={value[:40]}: write a whole number")
     elif value not in choices:

@@ -21,13 +21,21 @@ ASK_TIMEOUT_MS = 2000
 ROUTES_MAX = 1000  # the longest unused ones go
 WAITING_MAX = 10_000  # questions that wait for name servers; further ones get what is known
 
-# Gets the readable queues; None when no name server knows the topic.
+# Gets the readable, or the writable queues; None when no name server knows the topic.
 OnQueues = Callable[[list[MessageQueue] | None], None]
 
 
+class _Queues(NamedTuple):
+    readable: list[MessageQueue]
+    writable: list[MessageQueue]
+
+
 class _Known(NamedTuple):
-    queues: list[MessageQueue]
+    queues: _Queues
     asked_ms: int
+
+
+_OnKnown = Callable[[_Queues | None], None]
 
 
 class TopicRoutes:
@@ -38,11 +46,18 @@ class TopicRoutes:
         self._clock = clock
         self._config = config
         self._known: OrderedDict[str, _Known] = OrderedDict()
-        self._waiting: dict[str, list[OnQueues]] = {}
+        self._waiting: dict[str, list[_OnKnown]] = {}
         self._waiting_count = 0
 
     def find(self, topic: str, on_queues: OnQueues) -> None:
-        """Call ``on_queues``, now or later."""
+        """Call ``on_queues`` with the readable queues, now or later."""
+        self._find(topic, lambda queues: on_queues(None if queues is None else queues.readable))
+
+    def find_writable(self, topic: str, on_queues: OnQueues) -> None:
+        """Call ``on_queues`` with the writable queues, now or later."""
+        self._find(topic, lambda queues: on_queues(None if queues is None else queues.writable))
+
+    def _find(self, topic: str, on_queues: _OnKnown) -> None:
         known = self._known.get(topic)
         if known is not None:
             self._known.move_to_end(topic)
@@ -85,16 +100,24 @@ class TopicRoutes:
             on_queues(None if known is None else known.queues)
 
 
-def _queues_of(topic: str, answer: Command | str) -> list[MessageQueue] | None:
+def _queues_of(topic: str, answer: Command | str) -> _Queues | None:
     if isinstance(answer, str) or answer.code != ResponseCode.SUCCESS:
         return None
     try:
         route = decode_route(answer.body)
     except PymqError:
         return None
-    return sorted(
-        MessageQueue(topic, data.broker_name, number)
-        for data in route.queue_datas
-        if data.readable
-        for number in range(data.read_queue_nums)
+    return _Queues(
+        sorted(
+            MessageQueue(topic, data.broker_name, number)
+            for data in route.queue_datas
+            if data.readable
+            for number in range(data.read_queue_nums)
+        ),
+        sorted(
+            MessageQueue(topic, data.broker_name, number)
+            for data in route.queue_datas
+            if data.writable
+            for number in range(data.write_queue_nums)
+        ),
     )

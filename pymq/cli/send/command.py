@@ -66,6 +66,9 @@ def send(
         int | None,
         typer.Option("--priority", metavar="N", min=0, help="Priority for pops of a topic of type priority."),
     ] = None,
+    lite: Annotated[
+        str, typer.Option("--lite", metavar="NAME", help="Lite topic of the messages, in a topic of type lite.")
+    ] = "",
     queue: Annotated[str | None, typer.Option("--queue", metavar="[BROKER:]ID", help="Send to this queue.")] = None,
     json_lines: Annotated[
         bool,
@@ -112,6 +115,7 @@ def send(
         delay_level=delay_level,
         delay_level_max=levels,
         priority=priority,
+        lite_topic=lite,
     )
     template = sending.with_timer(template, delay, deliver_at, time.time_ns() // 1_000_000)
     target = run(work.find_queue(topic, parse_queue_choice(queue), namesrv)) if queue is not None else None

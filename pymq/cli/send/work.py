@@ -335,6 +335,7 @@ class SendJob:
             delay_ms=base.delay_ms,
             deliver_at_ms=base.deliver_at_ms,
             priority=base.priority,
+            lite_topic=base.lite_topic,
         )
         return message, lane
 

@@ -39,6 +39,12 @@ ReadQueuesOption = Annotated[
 PermOption = Annotated[
     str | None, typer.Option("--perm", metavar="RW|R|W", help="What clients may do: RW (6), R (4), W (2).")
 ]
+ExpireOption = Annotated[
+    str | None,
+    typer.Option(
+        "--expire", metavar="TIME", help="Type lite: lite topics without a message for so long expire: 90m, 1d, never."
+    ),
+]
 DEFAULT_QUEUES = 8
 
 CONFIG_COLUMNS = [
@@ -97,6 +103,7 @@ def _with_queues_of_each(record: dict[str, Any]) -> dict[str, Any]:
         "pymq topic create audit -b broker-a --wq 4 --rq 4 --perm RW",
         "pymq topic create transfers --type transaction",
         "pymq topic create measurements --queue-type BatchCQ",
+        "pymq topic create sessions --type lite --expire 1d",
     )
 )
 def create(
@@ -112,9 +119,10 @@ def create(
         typer.Option(
             "--type",
             metavar="TYPE",
-            help="Take only messages of this type: normal, fifo, delay, transaction; mixed (the default): of all.",
+            help="Take only messages of this type: normal, fifo, delay, transaction, lite; the default, mixed, of all.",
         ),
     ] = None,
+    expire: ExpireOption = None,
     queue_type: Annotated[
         str | None,
         typer.Option(
@@ -140,7 +148,9 @@ def create(
         write_queue_nums=write,
         read_queue_nums=read_queues if read_queues is not None else write,
         perm=parse_perm(perm) or PERM_READ_WRITE,
-        attributes=work.type_attribute(message_type) | work.queue_type_attribute(queue_type),
+        attributes=work.type_attribute(message_type)
+        | work.expiration_attribute(expire)
+        | work.queue_type_attribute(queue_type),
     )
     records, unreached = session.ask_all(
         lambda admin: work.create_topic(admin, config, clusters or [], brokers or [], is_dry=dry_run)
@@ -173,9 +183,12 @@ def update(
     message_type: Annotated[
         str | None,
         typer.Option(
-            "--type", metavar="TYPE", help="The only type taken: normal, fifo, delay, transaction, priority, or mixed."
+            "--type",
+            metavar="TYPE",
+            help="The only type taken: normal, fifo, delay, transaction, priority, lite; mixed.",
         ),
     ] = None,
+    expire: ExpireOption = None,
     force: Annotated[bool, typer.Option("--force", help="Lower --rq also when groups have messages to read.")] = False,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
@@ -187,13 +200,14 @@ def update(
     from pymq.errors import UsageError
     from pymq.operations.topic import listing as work
 
-    if write_queues is None and read_queues is None and perm is None and message_type is None:
-        raise UsageError("nothing to change: give --wq, --rq, --perm or --type")
+    attributes = work.type_attribute(message_type) | work.expiration_attribute(expire)
+    if write_queues is None and read_queues is None and perm is None and not attributes:
+        raise UsageError("nothing to change: give --wq, --rq, --perm, --type or --expire")
     changes = {
         "write_queues": write_queues,
         "read_queues": read_queues,
         "perm": parse_perm(perm),
-        "attributes": work.type_attribute(message_type),
+        "attributes": attributes,
     }
     topic = name if name is not None else _choose_topic(session)
     records, unreached = session.ask_all(

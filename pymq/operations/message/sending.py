@@ -33,6 +33,7 @@ def new_message(
     delay_level: int = 0,
     delay_level_max: int = DELAY_LEVEL_MAX,
     priority: int | None = None,
+    lite_topic: str = "",
 ) -> Message:
     """Return a message to send. Raises UsageError for illegal names and levels."""
     check_delay_level(delay_level, delay_level_max)
@@ -47,6 +48,7 @@ def new_message(
         properties=dict(properties or {}),
         delay_level=delay_level,
         priority=priority,
+        lite_topic=lite_topic,
     )
 
 

@@ -10,14 +10,17 @@ from pymq.client.admin import Admin, BrokerTarget
 from pymq.client.admin.asking import change_each
 from pymq.errors import NotFoundError, RefusedError, UsageError
 from pymq.model.inner_batch import QUEUE_TYPE, QUEUE_TYPES
+from pymq.model.lite_topics import EXPIRATION_ATTRIBUTE, EXPIRATION_MAX_MINUTES, EXPIRATION_NEVER
 from pymq.model.message_types import TYPE_ATTRIBUTE, TYPES, UNCHECKED
 from pymq.model.names import is_user_topic
 from pymq.model.tables import TopicConfig, perm_text
 from pymq.operations.sums import held_messages
 from pymq.operations.topic.resizing import refuse_hiding
+from pymq.units import parse_duration_ms
 from pymq.wire.codes import ResponseCode
 
 ROUTES_AT_ONCE = 256
+MINUTE_MS = 60_000
 
 
 async def list_topics(admin: Admin, show_all: bool, cluster: str | None) -> list[dict[str, Any]]:
@@ -78,6 +81,18 @@ def type_attribute(message_type: str | None) -> dict[str, str]:
     if message_type.upper() not in (*TYPES, *UNCHECKED):
         raise UsageError(f"--type {message_type!r}: use {', '.join(TYPES).lower()}, or mixed for all of them")
     return {TYPE_ATTRIBUTE: message_type.upper()}
+
+
+def expiration_attribute(expire: str | None) -> dict[str, str]:
+    """Return the attribute of a parent topic whose lite topics expire after this time. Raises UsageError."""
+    if expire is None:
+        return {}
+    if expire.lower() == "never":
+        return {EXPIRATION_ATTRIBUTE: str(EXPIRATION_NEVER)}
+    minutes, rest_ms = divmod(parse_duration_ms(expire), MINUTE_MS)
+    if rest_ms or not 0 < minutes <= EXPIRATION_MAX_MINUTES:
+        raise UsageError(f"--expire {expire!r}: use whole minutes, hours or days up to 30d, or never")
+    return {EXPIRATION_ATTRIBUTE: str(minutes)}
 
 
 def queue_type_attribute(queue_type: str | None) -> dict[str, str]:

@@ -63,6 +63,7 @@ class MessageType:
     FIFO: Final = 2
     DELAY: Final = 3
     TRANSACTION: Final = 4
+    LITE: Final = 5
     PRIORITY: Final = 6
 
 
