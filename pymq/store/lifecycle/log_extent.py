@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from pymq.errors import StoreError
+from pymq.model.layout import BLANK_UNIT_SIZE
 from pymq.store.disk.checkpoint import Checkpoint
 from pymq.store.lifecycle.checkpointer import Checkpointer
 from pymq.store.log.commit_log import CommitLog
@@ -93,7 +94,7 @@ def _last_ends(queue: ConsumeQueue) -> Iterable[int]:
                 high = middle
         if low > first:
             last = range(max(low - _WITNESSES_MIN, first), low)
-            return [place + size for place, size, _ in map(queue.unit, last)]
+            return [place + size for place, size, _ in map(queue.unit, last) if size != BLANK_UNIT_SIZE]
         queue.max_offset = first
     return []
 

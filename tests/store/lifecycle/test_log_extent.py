@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pymq.clock import ManualClock
 from pymq.errors import StoreError
 from pymq.store.disk.checkpoint import LOG_BEGIN_UNKNOWN, CheckpointFile
 from pymq.store.disk.memory_fs import MemoryFiles
@@ -190,3 +191,28 @@ def test_an_older_checkpoint_says_nothing_about_the_begin() -> None:
     assert checkpoint.durable is not None and checkpoint.durable.log_begin == LOG_BEGIN_UNKNOWN
     files.remove(segment(0))
     assert make_store(files).open().lost == []
+
+
+def test_a_queue_without_records_vouches_for_nothing() -> None:
+    """A queue whose records are all deleted is made again of blank units, which lead nowhere."""
+    files, clock = MemoryFiles(), ManualClock()
+    store = make_store(files, clock)
+    store.open()
+    for number in range(2):
+        put(store, "Old", 0, b"%d" % number)
+    while store.physical_max_offset < 2 * 4096:
+        put(store, "New", 0, b"x" * 500)
+    clock.advance(20_000)
+    store.tick()
+    store.checkpoint()
+    drop_oldest(store)
+    die(store)
+    files.remove_tree(f"{ROOT}/consumequeue")
+    store = make_store(files, clock)
+    store.open()
+    store.close()
+    files.remove(f"{ROOT}/checkpoint")
+    store = make_store(files, clock)
+    store.open()
+    assert store.max_offset("Old", 0) == 2
+    store.close()
