@@ -113,7 +113,10 @@ def light_properties(parent: str, lite: str, offset: int) -> bytes:
 
 def light_properties_max_bytes(parent: str, lite: str) -> int:
     """Return the longest that :func:`light_properties` become."""
-    return len(light_properties(parent, lite, _OFFSET_MAX))
+    return _PROPERTIES_FIXED_BYTES + len(parent.encode()) + len(lite.encode())
+
+
+_PROPERTIES_FIXED_BYTES = len(light_properties("", "", _OFFSET_MAX))
 
 
 def light_place(topic: str, properties: bytes) -> LightPlace | None:

@@ -27,7 +27,6 @@ class ParentTopicLites(msgspec.Struct, rename="camel", kw_only=True):
 
     topic: str
     ttl: int
-    groups: list[str] = msgspec.field(default_factory=list)
     lmq_num: int
     lite_topic_count: int
 

@@ -10,6 +10,7 @@ from pymq.broker.assembly.broker_data import BrokerData
 from pymq.broker.assembly.messages import Messages
 from pymq.broker.assembly.pop_parts import PopParts
 from pymq.broker.fast.ack import FastAcks
+from pymq.broker.fast.lite import FastLites
 from pymq.broker.fast.pull import FastPulls
 from pymq.broker.fast.secured import SendCheck, checked
 from pymq.broker.fast.send import FastSends
@@ -126,6 +127,7 @@ class MessageRequests:
             stager=stager,
             targets=targets,
             timer_puts=FastTimerPuts(runtime.config, runtime.clock, messages.timers, messages.writer, stager, targets),
+            lites=FastLites(runtime, writer=messages.writer, stager=stager, targets=targets, lights=store.lights),
             halves=FastHalves(transactions, messages.writer, stager, targets, stats),
             ids=ids,
         )

@@ -28,6 +28,7 @@ from pymq.wire.command import FLAG_ONEWAY, SERIALIZE_JSON
 from pymq.wire.frame_templates import AnswerTemplate
 
 if TYPE_CHECKING:
+    from pymq.broker.fast.lite import FastLites
     from pymq.broker.fast.secured import SendCheck
     from pymq.broker.fast.targets import InnerTarget, SendTargets
     from pymq.broker.fast.timer import FastTimerPuts
@@ -42,6 +43,7 @@ _DELAY = "DELAY\x01"
 _RESEND = "PYMQ_RESEND\x01"
 _TIMER = "TIMER_DEL"
 _HALF = "TRAN_MSG\x01"
+_LITE = "__LITE_TOPIC\x01"
 _PRIORITY = "_SYS_MSG_PRI"
 _UNUSUAL_BYTES = (b"DELAY\x01", b"TIMER_DEL", b"TRAN_MSG\x01")
 # Each of them has one of these letters, which other properties rarely have. A letter is found ten times as quickly.
@@ -68,6 +70,7 @@ class FastSends:
         targets: SendTargets,
         timer_puts: FastTimerPuts,
         halves: FastHalves,
+        lites: FastLites,
         ids: UniqueIdMaker,
     ) -> None:
         self._check: SendCheck | None = None
@@ -79,6 +82,7 @@ class FastSends:
         self._targets = targets
         self._timer_puts = timer_puts
         self._halves = halves
+        self._lites = lites
         self._ids = ids
         self._host_hex = runtime.store_host.hex().upper().encode()
         self._enrichment = writer.enrichment
@@ -131,9 +135,13 @@ class FastSends:
         # UNIQ_KEY has the only underscore of most messages.
         waits = False
         if raw.count(b"_") > (at >= 0):
-            if _RESEND in properties or _PRIORITY in properties or has_broker_word(properties):
+            waits = _LITE in properties
+            # With the underscores of UNIQ_KEY and __LITE_TOPIC alone, no other name has one.
+            if (not waits or raw.count(b"_") != (at >= 0) + 3) and (
+                _RESEND in properties or _PRIORITY in properties or has_broker_word(properties)
+            ):
                 return False
-            waits = _TIMER in properties or _HALF in properties
+            waits = waits or _TIMER in properties or _HALF in properties
         if at >= 0:
             unique_key = raw[at + 9 : raw.find(b"\x02", at)]
             if not unique_key.isalnum() or (at and raw[at - 1] != _SEPARATOR):
@@ -143,7 +151,7 @@ class FastSends:
         else:
             unique_key = self._ids.next_id().encode()
             raw += _UNIQUE + unique_key + b"\x02"
-        stored = raw if waits else raw + self._enrichment  # a message that waits gets more
+        stored = raw if waits else raw + self._enrichment  # the others get more
         if len(stored) > SENT_PROPERTIES_MAX_BYTES:
             return False
         draft = Draft(
@@ -194,8 +202,11 @@ class FastSends:
         return SENT, (self._host_hex, physical_offset, queue_id, queue_offset, unique_key, head.opaque)
 
     def _waiting(self, head: SendHead, draft: Draft, unique_key: bytes) -> Sent | None:
-        """Take a message that waits in a system topic: for its time, or for the end of its transaction."""
-        put = self._halves.put if b"TRAN_MSG\x01" in draft.keyed else self._timer_puts.put
+        """Take a message of a lite topic, or one that waits in a system topic for its time or its transaction."""
+        if b"TRAN_MSG\x01" in draft.keyed:
+            put = self._halves.put
+        else:
+            put = self._timer_puts.put if b"TIMER_DEL" in draft.keyed else self._lites.put
         placed = put(head.extFields, draft, unique_key)
         if placed is None:
             return None

@@ -62,7 +62,9 @@ class SendTargets:
         self._known: dict[tuple[str, int], Target] = {}
         self._queue_counts: dict[str, int] = {}  # of topics that take plain sends
         self._known_inner: dict[tuple[str, int], InnerTarget] = {}
+        self._known_parents: dict[tuple[str, int], Target] = {}
         self._waiting: dict[str, ConsumeQueue] = {}
+        self.get_parent = self._known_parents.get
         self.get = self._known.get
         self.get_inner = self._known_inner.get
         topics.add_listener(self._forget)
@@ -77,6 +79,16 @@ class SendTargets:
         if queue is None:
             return None
         target = self._known[topic_name, queue_id] = Target(queue, self._stats.put_meter(topic_name))
+        return target
+
+    def find_parent(self, topic_name: str, queue_id: int) -> Target | None:
+        """Do as :meth:`find` for a topic with lite topics, and cache the target for :attr:`get_parent`."""
+        if not self._is_plain(topic_name, queue_id, holds_batches=False, has_lites=True):
+            return None
+        queue = self._stager.queue(topic_name, queue_id)
+        if queue is None:
+            return None
+        target = self._known_parents[topic_name, queue_id] = Target(queue, self._stats.put_meter(topic_name))
         return target
 
     def find_inner(self, topic_name: str, queue_id: int) -> InnerTarget | None:
@@ -96,7 +108,7 @@ class SendTargets:
             self._waiting[topic_name] = queue
         return queue
 
-    def _is_plain(self, topic_name: str, queue_id: int, *, holds_batches: bool) -> bool:
+    def _is_plain(self, topic_name: str, queue_id: int, *, holds_batches: bool, has_lites: bool = False) -> bool:
         topic = self._topics.get(topic_name)
         return (
             topic is not None
@@ -104,8 +116,8 @@ class SendTargets:
             and 0 <= queue_id < topic.queue_count
             and not is_send_forbidden(topic_name)
             and not topic_name.startswith(RETRY_PREFIX)
-            and not (self._checks_types and wanted_type(topic.attributes))
-            and not is_parent(topic.attributes)
+            and is_parent(topic.attributes) == has_lites
+            and (has_lites or not (self._checks_types and wanted_type(topic.attributes)))
             and has_batch_queues(topic.attributes) == holds_batches
         )
 
@@ -113,4 +125,5 @@ class SendTargets:
         self._known.clear()
         self._queue_counts.clear()
         self._known_inner.clear()
+        self._known_parents.clear()
         self._waiting.clear()

@@ -131,7 +131,7 @@ class OffsetHandlers:
         self._broadcast_begins.asked_where_to_begin(header.topic, header.queue_id, peer)
         light = split_light_queue(header.topic)
         if light is not None:
-            return Reply(ext=OffsetAnswer(offset=self._store.lights.ends(*light).max_offset))
+            return Reply(ext=OffsetAnswer(offset=self._store.lights.max_offset(*light)))
         asked_ms, end = self._kept_ends.pop((peer.address, header.topic, header.queue_id), (0, NO_OFFSET))
         if end == NO_OFFSET or self._clock.monotonic_ms() - asked_ms > END_KEPT_MS:
             end = self._store.max_offset(header.topic, header.queue_id)

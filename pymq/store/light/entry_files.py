@@ -1,7 +1,8 @@
 """EntryFiles: the entries of all light queues in the order of the log, in segments ``lightqueue/<position>``.
 
-An entry names the one before it in its queue, and one far before it. With these two a queue is searched in a number of
-steps that grows with the logarithm of its length (Myers, "An applicative random-access stack", 1983).
+An entry names the one before it in its queue, and every 16th one also names one far before it. With these a queue is
+searched in a number of steps that grows with the logarithm of its length (Myers, "An applicative random-access stack",
+1983), and a short queue grows without any look at its entries.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ _FIELDS: Final = struct.Struct(">qiIqqqqqq")
 _CRC: Final = struct.Struct(">I")
 ENTRY_SIZE_BYTES: Final = _FIELDS.size + _CRC.size
 NO_ENTRY: Final = -1
+FAR_RANKS: Final = 16
 TAIL_BYTES_MAX: Final = 65_536  # entries that wait in memory; more are written at once
 _READ_ENTRIES: Final = 4096
 _OPEN_FILES_MAX: Final = 64
@@ -28,7 +30,8 @@ _OPEN_FILES_MAX: Final = 64
 class LightEntry(NamedTuple):
     """One message of a light queue. ``rank``: how many entries of its chain lie before it.
 
-    ``previous`` and ``far`` are numbers of entries. The first entry of a chain has rank 0 and is its own far one.
+    ``previous`` and ``far`` are numbers of entries. ``far`` and ``far_rank`` count where the rank is a multiple of
+    FAR_RANKS; the first entry of a chain has rank 0 and is its own far one.
     """
 
     physical_offset: int
@@ -54,16 +57,12 @@ class EntryFiles:
         self._tail = bytearray()
         self._written_end = 0
         self._synced_end = 0
+        self.end = 0  # the number that the next entry gets
 
     @property
     def begin(self) -> int:
         """The oldest entry that is kept."""
         return self._starts[0] if self._starts else self._written_end
-
-    @property
-    def end(self) -> int:
-        """The number that the next entry gets."""
-        return self._written_end + len(self._tail) // ENTRY_SIZE_BYTES
 
     def load(self) -> None:
         """Find the files. One that does not follow the one before it is removed. Raises OSError."""
@@ -76,16 +75,18 @@ class EntryFiles:
                 self._starts.append(start)
             else:
                 self._files.remove(f"{self._directory}/{position:020d}")  # behind a lost file
-        self._written_end = self._synced_end = self._end_of_files() if self._starts else 0
+        self._written_end = self._synced_end = self.end = self._end_of_files() if self._starts else 0
 
     def _end_of_files(self) -> int:
         last = self._starts[-1]
         return last + min(self._file(last).size() // ENTRY_SIZE_BYTES, self._entries_a_file)
 
-    def append(self, entry: LightEntry) -> None:
-        """Add an entry in memory."""
-        packed = _FIELDS.pack(*entry)
-        self._tail += packed + _CRC.pack(crc32(packed, self.end & 0xFFFFFFFF))
+    def append(self, *fields: int) -> None:
+        """Add an entry with these fields in memory."""
+        packed = _FIELDS.pack(*fields)
+        self._tail += packed
+        self._tail += _CRC.pack(crc32(packed, self.end & 0xFFFFFFFF))
+        self.end += 1
 
     @property
     def is_tail_long(self) -> bool:
@@ -152,6 +153,7 @@ class EntryFiles:
 
     def truncate(self, end: int) -> None:
         """Drop the entries from ``end`` on. Raises OSError."""
+        self.end = end
         if end >= self._written_end:
             del self._tail[(end - self._written_end) * ENTRY_SIZE_BYTES :]
             return
@@ -173,7 +175,7 @@ class EntryFiles:
         for start in list(self._starts):
             self._remove(start)
         self._tail.clear()
-        self._written_end = self._synced_end = 0
+        self._written_end = self._synced_end = self.end = 0
 
     def close(self) -> None:
         """Close the files."""

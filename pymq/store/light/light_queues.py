@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pymq.errors import StoreError
 from pymq.model.lite_topics import DISPATCH_MARK, light_place
 from pymq.store.disk.fs import Files
-from pymq.store.light.entry_files import NO_ENTRY, EntryFiles, LightEntry
+from pymq.store.light.entry_files import FAR_RANKS, NO_ENTRY, EntryFiles, LightEntry
 from pymq.store.light.table_file import LightTable, LightTableFile
 from pymq.store.log.log_record import Scanned, has_queue_unit
 from pymq.store.settings import StoreSettings
@@ -27,15 +27,8 @@ LIGHT_DIRECTORY = "lightqueue"
 NAMES_A_SWEEP = 20_000  # looked at in one step, 5 ms
 
 
-class StagedLight(NamedTuple):
-    """A staged message of a light queue."""
-
-    parent: str
-    lite: str
-    offset: int
-    physical_offset: int
-    size_bytes: int
-    store_ms: int
+# A staged message of a light queue: parent, lite topic, offset there, physical offset, size, store time in ms.
+StagedLight = tuple[str, str, int, int, int, int]
 
 
 class NotedLights(NamedTuple):
@@ -66,6 +59,7 @@ class LightQueues:
         self._numbers: dict[str, dict[str, int]] = {}  # by parent and lite topic
         self._newest = array("q")  # by number: the newest entry
         self._ends = array("q")  # by number: the next offset
+        self._ranks = array("q")  # by number: the rank of the newest entry
         self._free: list[int] = []  # numbers without a queue
         self._pending: dict[tuple[str, str], int] = {}  # next offsets of queues with messages that are not visible yet
         self._floor = 0  # the first offset of a new queue: a name that comes again does not repeat offsets
@@ -91,7 +85,7 @@ class LightQueues:
         table = self._table.load()
         is_usable = table is not None and self._entries.begin <= table.entry_end <= self._entries.end
         if table is not None and is_usable and table.covered <= log_end:
-            self._numbers, self._newest, self._ends = table.names(), table.newest, table.ends
+            self._numbers, self._newest, self._ends, self._ranks = table.names(), table.newest, table.ends, table.ranks
             self._floor, self.covered, end = table.floor, table.covered, table.entry_end
             self._saved_end = end
         else:
@@ -119,8 +113,7 @@ class LightQueues:
         if queue > len(self._newest) + number:  # no run gives out numbers that far apart
             return False
         while queue >= len(self._newest):
-            self._newest.append(NO_ENTRY)
-            self._ends.append(0)
+            self._add_number()
         if entry.previous == NO_ENTRY or self._newest[queue] == NO_ENTRY:
             if entry.physical_offset < log_begin:
                 return True
@@ -132,6 +125,7 @@ class LightQueues:
             replaced[queue] = (record.topic, place.lite)
         self._newest[queue] = number
         self._ends[queue] = entry.queue_offset + 1
+        self._ranks[queue] = entry.rank
         return True
 
     def _drop_replaced(self, replaced: dict[int, tuple[str, str]]) -> None:
@@ -163,7 +157,7 @@ class LightQueues:
         self._table.remove()
         self._entries.load()
         self._entries.clear()
-        self._numbers, self._newest, self._ends = {}, array("q"), array("q")
+        self._numbers, self._newest, self._ends, self._ranks = {}, array("q"), array("q"), array("q")
         self._free, self.count, self.covered, self._floor, self._saved_end = [], 0, 0, 0, 0
         self._due_table = None
         self._damage = None
@@ -181,6 +175,7 @@ class LightQueues:
             before = self._entries.find(previous) if previous != NO_ENTRY else None
             self._newest[queue] = previous if before is not None else NO_ENTRY
             self._ends[queue] = before.queue_offset + 1 if before is not None else 0
+            self._ranks[queue] = before.rank if before is not None else 0
             end -= 1
             newest = self._entries.find(end - 1) if end > self._entries.begin else None
         self._entries.truncate(end)
@@ -201,27 +196,26 @@ class LightQueues:
         pending = self._pending.get((parent, lite))
         return self.max_offset(parent, lite) if pending is None else pending
 
-    def note_staged(self, staged: StagedLight) -> None:
+    def note_staged(self, parent: str, lite: str, offset: int) -> None:
         """Take note of a staged message: the next one gets the next offset."""
-        self._pending[staged.parent, staged.lite] = staged.offset + 1
+        self._pending[parent, lite] = offset + 1
 
     def drop_staged(self, dropped: list[StagedLight]) -> None:
         """Give the offsets of staged messages back. ``dropped``: all that were not committed, in their order."""
-        for each in reversed(dropped):
-            self._pending[each.parent, each.lite] = each.offset
-        for each in dropped:
-            self._settle_pending(each.parent, each.lite)
+        for parent, lite, offset, *_ in reversed(dropped):
+            self._pending[parent, lite] = offset
+        for parent, lite, *_ in dropped:
+            if self._pending.get((parent, lite)) == self.max_offset(parent, lite):
+                del self._pending[parent, lite]
 
     def publish(self, staged: list[StagedLight]) -> None:
         """Make committed messages visible."""
-        for each in staged:
-            self._append(*each)
-            self._settle_pending(each.parent, each.lite)
+        pending = self._pending
+        for parent, lite, offset, physical_offset, size_bytes, store_ms in staged:
+            self._append(parent, lite, offset, physical_offset, size_bytes, store_ms)
+            if pending.get((parent, lite)) == offset + 1:
+                del pending[parent, lite]
         self._write_if_long()
-
-    def _settle_pending(self, parent: str, lite: str) -> None:
-        if self._pending.get((parent, lite)) == self.max_offset(parent, lite):
-            del self._pending[parent, lite]
 
     def take(self, record: Scanned) -> None:
         """Add the entry of a record of the log if it has one and is not known yet."""
@@ -249,33 +243,42 @@ class LightQueues:
     def _append(
         self, parent: str, lite: str, offset: int, physical_offset: int, size_bytes: int, store_ms: int
     ) -> None:
-        entries = self._entries
-        number = entries.end
+        number = self._entries.end
         lites = self._numbers.get(parent)
         if lites is None:
             lites = self._numbers[parent] = {}
         queue = lites.get(lite)
-        previous = NO_ENTRY
-        far, rank, far_rank = number, 0, 0
+        previous, rank, far, far_rank = NO_ENTRY, 0, number, 0
         if queue is None:
             queue = lites[lite] = self._new_number()
-        else:
+        elif self._newest[queue] >= self._entries.begin:
             previous = self._newest[queue]
-            try:
-                before = self._find(previous)
-                beyond = self._find(before.far) if before is not None else None
-            except (StoreError, OSError):
-                before = beyond = None  # the message counts, and a start brings back those before it
-            if before is None:
-                previous = NO_ENTRY
-            elif offset >= self._ends[queue]:  # else the queue starts again
-                rank, far, far_rank = before.rank + 1, previous, before.rank
-                if beyond is not None and before.rank - before.far_rank == before.far_rank - beyond.far_rank:
-                    far, far_rank = beyond.far, beyond.far_rank
-        entries.append(LightEntry(physical_offset, size_bytes, queue, offset, store_ms, previous, far, rank, far_rank))
+            if offset >= self._ends[queue]:  # else the queue starts again
+                rank = self._ranks[queue] + 1
+                far, far_rank = NO_ENTRY, 0
+                if rank % FAR_RANKS == 0:
+                    try:
+                        far, far_rank = self._far_from(previous)
+                    except (StoreError, OSError):
+                        rank, far = 0, number  # the message counts, and a start brings back those before it
+        self._entries.append(physical_offset, size_bytes, queue, offset, store_ms, previous, far, rank, far_rank)
         self._newest[queue] = number
         self._ends[queue] = offset + 1
+        self._ranks[queue] = rank
         self.covered = physical_offset + size_bytes
+
+    def _far_from(self, number: int) -> tuple[int, int]:
+        """Return the far entry, and its rank, of an entry behind entry ``number``. Raises StoreError, OSError."""
+        before = self._find(number)
+        while before is not None and before.rank % FAR_RANKS:
+            number = before.previous
+            before = self._find(number)
+        if before is None:
+            return NO_ENTRY, 0
+        beyond = self._find(before.far)
+        if beyond is not None and before.rank - before.far_rank == before.far_rank - beyond.far_rank:
+            return beyond.far, beyond.far_rank
+        return number, before.rank
 
     def _find(self, number: int) -> LightEntry | None:
         """Return an entry; None for one that is gone. Raises StoreError for a damaged one, OSError."""
@@ -291,9 +294,13 @@ class LightQueues:
         self.count += 1
         if self._free:
             return self._free.pop()
+        self._add_number()
+        return len(self._newest) - 1
+
+    def _add_number(self) -> None:
         self._newest.append(NO_ENTRY)
         self._ends.append(0)
-        return len(self._newest) - 1
+        self._ranks.append(0)
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -431,7 +438,8 @@ class LightQueues:
         if self.wants_table or end >= known_end + max(self._table_entry_count, self.count // 4):
             self.wants_table = False
             parents = [(parent, list(lites), list(lites.values())) for parent, lites in self._numbers.items()]
-            table = LightTable(covered, end, self._floor, parents, self._newest[:], self._ends[:])
+            columns = self._newest[:], self._ends[:], self._ranks[:]
+            table = LightTable(covered, end, self._floor, parents, *columns)
             self._due_table = table
             self._table_number += 1
         return NotedLights(end, table, self._table_number)

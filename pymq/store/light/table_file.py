@@ -14,8 +14,8 @@ from pymq.store.disk.fs import Files, put_file
 from pymq.store.disk.regular_files import OddFileError
 
 _MAGIC: Final = b"PYMQLQ\x00\x01"
-# magic, covered offset, end of entries, lowest next offset; sizes of names, numbers, newest entries and ends
-_HEAD: Final = struct.Struct(">8sqqqqqqq")
+# magic, covered offset, end of entries, lowest next offset; sizes of names, numbers, newest entries, ends and ranks
+_HEAD: Final = struct.Struct(">8sqqqqqqqq")
 _CRC: Final = struct.Struct(">I")
 _AFTER_NAME, _AFTER_PARENT = "\x01", "\x02"  # no printable name has them
 
@@ -27,8 +27,8 @@ class LightTable:
     """The light queues at one moment.
 
     ``covered``: all records below this physical offset have their entries. ``entry_end``: the number of entries then.
-    ``floor``: the first offset of a new queue. ``newest`` and ``ends`` hold, for each queue's number, its newest entry
-    and its next offset.
+    ``floor``: the first offset of a new queue. ``newest``, ``ends`` and ``ranks`` hold, for each queue's number, its
+    newest entry, its next offset and the rank of its newest entry.
     """
 
     covered: int
@@ -37,6 +37,7 @@ class LightTable:
     parents: list[tuple[str, list[str], list[int]]]
     newest: array[int]
     ends: array[int]
+    ranks: array[int]
 
     def names(self) -> dict[str, dict[str, int]]:
         """Return the queues' numbers by parent and lite topic."""
@@ -57,7 +58,7 @@ class LightTableFile:
         numbers = array("q")
         for _, _, some in table.parents:
             numbers.extend(some)
-        columns = [_big_endian(each).tobytes() for each in (numbers, table.newest, table.ends)]
+        columns = [_big_endian(each).tobytes() for each in (numbers, table.newest, table.ends, table.ranks)]
         head = _HEAD.pack(
             _MAGIC, table.covered, table.entry_end, table.floor, len(names), *[len(column) for column in columns]
         )
@@ -80,13 +81,13 @@ class LightTableFile:
         for size in sizes:
             parts.append(raw[at : at + size])
             at += size
-        numbers, newest, ends = (_from_big_endian(part) for part in parts[1:])
+        numbers, newest, ends, ranks = (_from_big_endian(part) for part in parts[1:])
         parents, first = [], 0
         for text in parts[0].decode("utf-8", "surrogatepass").split(_AFTER_PARENT) if parts[0] else []:
             parent, *lites = text.split(_AFTER_NAME)
             parents.append((parent, lites, numbers[first : first + len(lites)].tolist()))
             first += len(lites)
-        return LightTable(covered, entry_end, floor, parents, newest, ends)
+        return LightTable(covered, entry_end, floor, parents, newest, ends, ranks)
 
     def remove(self) -> None:
         """Remove the file: the next start reads all entries. Raises OSError."""

@@ -29,7 +29,7 @@ from pymq.model.record import encode_draft, numbers_error, record_size
 from pymq.store.disk.fs import Buffer
 from pymq.store.index.index_service import IndexService
 from pymq.store.index.keyed_records import KeyedRecords
-from pymq.store.light.light_queues import LightQueues, StagedLight
+from pymq.store.light.light_queues import LightQueues
 from pymq.store.log.commit_log import CommitLog
 from pymq.store.log.log_record import has_index_entries, has_queue_unit
 from pymq.store.queue.batch_queue import AnyQueue, BatchQueue
@@ -95,7 +95,7 @@ class Appender:
     ) -> None:
         self._log = log
         self._queues = queues
-        self._lights = lights
+        self.lights = lights
         self._index = index
         self._clock = clock
         self._settings = settings
@@ -164,12 +164,12 @@ class Appender:
     def _stage_lite(self, topic: str, queue_id: int, draft: Draft) -> Placed:
         """Do as :meth:`stage` for a message of a lite topic, which gets a place in the light queue, too."""
         lite, draft.lite_topic = draft.lite_topic, ""
-        offset = self._lights.next_offset(topic, lite)
+        offset = self.lights.next_offset(topic, lite)
         draft.properties = append_properties(draft.properties, light_properties(topic, lite, offset))
         placed = self.stage(topic, queue_id, draft)
-        staged = StagedLight(topic, lite, offset, placed.physical_offset, placed.size_bytes, self.last_store_ms)
-        self._lights.note_staged(staged)
-        self.staged.lights.append(staged)
+        self.lights.note_staged(topic, lite, offset)
+        at, size = placed.physical_offset, placed.size_bytes
+        self.staged.lights.append((topic, lite, offset, at, size, self.last_store_ms))
         return placed
 
     def stage_many(self, topic: str, queue_id: int, drafts: Sequence[Draft]) -> Sequence[Placed]:
@@ -272,7 +272,7 @@ class Appender:
                 queue.publish(units)
                 self.tell_grown(queue, units)
         if batch.lights:
-            self._lights.publish(batch.take_lights())
+            self.lights.publish(batch.take_lights())
         # After the queues: an index that fails must not hide what is in the log.
         if batch.keys:
             self.hand_over_keys(batch.take_keys())
@@ -305,7 +305,7 @@ class Appender:
             for queue, units in commit.units:
                 queue.publish(units)
                 self.tell_grown(queue, units)
-            self._lights.publish(commit.lights)
+            self.lights.publish(commit.lights)
             self._note_unconfirmed()
             if commit.keys:
                 self.hand_over_keys(commit.keys)
@@ -316,7 +316,7 @@ class Appender:
 
     def drop_staged(self) -> None:
         """Drop everything staged. Later messages get its offsets."""
-        self._lights.drop_staged(self.staged.lights)
+        self.lights.drop_staged(self.staged.lights)
         self.staged.drop()
 
     def hand_over_keys(self, keys: KeyedRecords) -> None:

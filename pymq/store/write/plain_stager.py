@@ -31,6 +31,7 @@ from pymq.model.layout import (
     TOPIC_V1_SIZE_MAX_BYTES,
     UNIT,
 )
+from pymq.model.lite_topics import light_properties
 from pymq.model.properties import has_broker_word, tags_code_of
 from pymq.model.record import numbers_error
 from pymq.store.queue.batch_queue import BatchQueue
@@ -179,6 +180,16 @@ class PlainStager:
         keys.properties.append(draft.keyed)
         keys.offsets.append(at)
         keys.times_ms.append(store_ms)
+        return at, size
+
+    def stage_lite(self, queue: ConsumeQueue, draft: Draft, lite: str) -> tuple[int, int]:
+        """Do as :meth:`stage` for a message of a lite topic, which gets a place in the light queue, too."""
+        lights, topic = self._appender.lights, queue.topic
+        offset = lights.next_offset(topic, lite)
+        draft.properties += light_properties(topic, lite, offset)
+        at, size = self.stage(queue, draft)
+        lights.note_staged(topic, lite, offset)
+        self._batch.lights.append((topic, lite, offset, at, size, self._appender.last_store_ms))
         return at, size
 
     def stage_batch(

@@ -79,4 +79,4 @@ class UnconfirmedCommits:
         """Drop the units of a deleted topic: they must never become visible."""
         for commit in self._commits:
             commit.units[:] = [(queue, units) for queue, units in commit.units if queue.topic != topic]
-            commit.lights[:] = [light for light in commit.lights if light.parent != topic]
+            commit.lights[:] = [light for light in commit.lights if light[0] != topic]

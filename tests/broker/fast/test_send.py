@@ -48,6 +48,7 @@ def outcome(world: World, peer: FakePeer) -> tuple[Any, ...]:
         records,
         world.messages("SCHEDULE_TOPIC_XXXX", 0),
         world.messages(TIMER_TOPIC),
+        [world.parts.store.lights.ends(TOPIC, lite) for lite in ("a", "b", "\xe4$%")],
     )
 
 
@@ -55,9 +56,11 @@ def vars_of(command: Command) -> dict[str, Any]:
     return {name: getattr(command, name) for name in Command.__struct_fields__}
 
 
-def send_both_ways(payload: bytes, kind: str | None = None) -> tuple[bool, tuple[Any, ...], tuple[Any, ...]]:
+def send_both_ways(
+    payload: bytes, kind: str | None = None, **settings_: Any
+) -> tuple[bool, tuple[Any, ...], tuple[Any, ...]]:
     """Return (whether the fast path took it, what that left, what the plain path left)."""
-    fast, plain = opened(kind), opened(kind)
+    fast, plain = opened(kind, **settings_), opened(kind, **settings_)
     fast_peer, plain_peer = FakePeer(), FakePeer()
     took = fast.parts.requests.fast_path(fast_peer, payload)  # type: ignore[arg-type]
     command = decode_command(payload)
@@ -244,6 +247,12 @@ starts = ["UNIQ_KEY\x01ABC1\x02", "", "UNIQ_KEY\x01ABC3\x02TAGS\x01TagA\x02", "D
 typed_starts = [*starts[:3], "__SHARDINGKEY\x01g\x02", "__SHARDINGKEY\x01\x02", "__STARTDELIVERTIME\x011\x02"]
 typed_starts += ["UNIQ_KEY\x01a\x02TIMER_DELAY_SEC\x01600\x02", "TIMER_DELAY_MS\x010\x02"]
 typed_starts += ["_SYS_MSG_PRIORITY_\x012\x02"]
+lite_starts = ["__LITE_TOPIC\x01a\x02", "__LITE_TOPIC\x01a\x02__LITE_TOPIC\x01b\x02", "__LITE_TOPIC\x01a,b\x02"]
+lite_starts += [
+    "UNIQ_KEY\x01A\x02TAGS\x01t\x02__LITE_TOPIC\x01\xe4$%\x02",
+    "__LITE_TOPIC\x01\x02",
+    "X__LITE_TOPIC\x01a\x02",
+]
 
 
 @pytest.mark.slow
@@ -305,14 +314,28 @@ def test_with_the_check_of_types_a_topic_of_one_type_is_left_to_the_plain_path()
         world.parts.messages.writer.commit()
 
 
+@pytest.mark.parametrize("checks", ["true", "false"])
+@pytest.mark.parametrize("make", [payload_of, binary_payload])
+def test_a_message_of_a_lite_topic_stores_the_same_on_the_fast_path(make: Any, checks: str) -> None:
+    for start in (lite_starts[0], lite_starts[3]):
+        took, fast, plain = send_both_ways(make(ordinary(i=start), b"body"), "LITE", enableTopicMessageTypeCheck=checks)
+        assert took and fast == plain
+        assert fast[1][1][0].properties["INNER_MULTI_QUEUE_OFFSET"] == "0"
+    for start in (*lite_starts[1:3], *lite_starts[4:], lite_starts[0] + "__SHARDINGKEY\x01k\x02"):
+        assert not send_both_ways(make(ordinary(i=start), b"body"), "LITE", enableTopicMessageTypeCheck=checks)[0]
+    assert not send_both_ways(make(ordinary(i=lite_starts[0]), b"body"), "NORMAL")[0]
+
+
 @pytest.mark.slow
 def test_a_topic_of_one_type_takes_the_same_on_both_paths() -> None:
     taken: list[bool] = []
 
     @settings(max_examples=150, deadline=None)
     @given(
-        kind=st.sampled_from(["NORMAL", "NORMAL", "FIFO", "FIFO", "DELAY", "DELAY", "TRANSACTION", "MIXED"]),
-        start=st.sampled_from(typed_starts),
+        kind=st.sampled_from(["NORMAL", "NORMAL", "FIFO", "FIFO", "DELAY", "DELAY", "TRANSACTION", "MIXED", "LITE"]),
+        start=st.sampled_from(
+            [*typed_starts, *lite_starts, *(lite + typed for lite in lite_starts for typed in typed_starts)]
+        ),
         properties=property_texts,
         make=st.sampled_from([payload_of, binary_payload]),
     )

@@ -1,0 +1,73 @@
+"""FastLites: the fast path of messages of lite topics, for FastSends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pymq.broker.runtime import Runtime
+from pymq.model.javahash import tags_code
+from pymq.model.layout import SENT_PROPERTIES_MAX_BYTES
+from pymq.model.lite_topics import light_properties_max_bytes, lite_name_problem
+
+if TYPE_CHECKING:
+    from pymq.broker.fast.header import SendExt
+    from pymq.broker.fast.targets import SendTargets
+    from pymq.broker.messages.writer import Writer
+    from pymq.model.draft import Draft
+    from pymq.store.store import LightReader, PlainStager
+
+_LITE = b"__LITE_TOPIC\x01"
+_TAGS = b"TAGS\x01"
+_SEPARATOR = 2
+# Of the properties without the names of topic and lite topic that the broker's own ones add.
+_SIZE_MAX_BYTES = SENT_PROPERTIES_MAX_BYTES - light_properties_max_bytes("", "")
+
+
+class FastLites:
+    """Stages messages whose topic has lite topics."""
+
+    def __init__(
+        self, runtime: Runtime, *, writer: Writer, stager: PlainStager, targets: SendTargets, lights: LightReader
+    ) -> None:
+        self._config = runtime.config
+        self._writer = writer
+        self._enrichment = writer.enrichment
+        self._stager = stager
+        self._targets = targets
+        self._lights = lights
+
+    def put(self, ext: SendExt, draft: Draft, unique_key: bytes) -> tuple[int, int, bytes] | None:
+        """Stage the message; return its physical offset, its queue offset, and no handle.
+
+        FastSends makes the draft; its properties become those of the stored message. None when the plain path must
+        decide, and nothing is staged. Raises StoreError.
+        """
+        raw, topic = draft.keyed, ext.topic
+        target = self._targets.get_parent((topic, ext.queue_id)) or self._targets.find_parent(topic, ext.queue_id)
+        at = raw.find(_LITE)
+        # Other names that begin like __SHARDINGKEY and __STARTDELIVERTIME make a message of another type.
+        if target is None or (at and raw[at - 1] != _SEPARATOR) or raw.find(_LITE, at + 1) >= 0 or b"__S" in raw:
+            return None
+        name = raw[at + len(_LITE) : raw.find(b"\x02", at)]
+        properties = raw + self._enrichment
+        lite = name.decode("utf-8", "replace")
+        is_known = self._lights.has(topic, lite)
+        if len(properties) + len(topic) + len(name) > _SIZE_MAX_BYTES or not (is_known or self._may_begin(lite)):
+            return None
+        at = raw.rfind(_TAGS)
+        if at >= 0:
+            tags = raw[at + 5 : raw.find(b"\x02", at)]
+            if not tags or (at and raw[at - 1] != _SEPARATOR):
+                return None
+            draft.tags_code = tags_code(tags.decode())
+        queue = target.queue
+        draft.properties = properties
+        queue_offset = queue.next_offset
+        physical_offset, size = self._stager.stage_lite(queue, draft, lite)
+        target.meter.add(1, size)
+        self._writer.staged_count += 1
+        return physical_offset, queue_offset, b""
+
+    def _may_begin(self, lite: str) -> bool:
+        """Return whether a message of a new lite topic is taken."""
+        return self._lights.count < self._config.lite_topic_count_max and lite_name_problem(lite) is None
