@@ -10,10 +10,11 @@ from pymq.model import fastjson
 from pymq.model.epochs import why_jumping
 from pymq.offline.directory import Directory
 from pymq.offline.findings import Report
-from pymq.store.disk.checkpoint import CheckpointFile, Durable
+from pymq.store.disk.checkpoint import LIGHT_COUNT_UNKNOWN, CheckpointFile, Durable
 from pymq.store.disk.fs import Files
 from pymq.store.disk.json_table import JsonTable
 from pymq.store.integrity.digest_file import DigestFiles
+from pymq.store.light.light_queues import LIGHT_DIRECTORY
 from pymq.store.queue.deleted_topics import DELETED_TOPICS_FILE, DeletedTopics
 from pymq.store.queue.queue_table import BATCH_QUEUES
 from pymq.store.replica.epoch_table import ENTRIES, EPOCH_HISTORY_FILE, epoch_table
@@ -66,7 +67,7 @@ def _parsed(name: str, raw: bytes) -> dict[str, Any]:
 
 def drop_all(files: Files, root: str) -> None:
     """Remove everything that derives from a log that another one replaces. Raises OSError."""
-    for name in (QUEUES, BATCH_QUEUES, INDEX, DIGESTS):
+    for name in (QUEUES, BATCH_QUEUES, LIGHT_DIRECTORY, INDEX, DIGESTS):
         if files.is_dir(f"{root}/{name}"):
             files.remove_tree(f"{root}/{name}")
     if files.exists(f"{root}/checkpoint"):
@@ -104,7 +105,10 @@ def _remove(files: Files, directory: Directory, name: str) -> None:
 
 
 def renew_checkpoint(files: Files, directory: Directory, found: Report, dropped: list[str]) -> None:
-    """Mark the whole log as durable, and queues and index as far as they still exist. Raises OSError."""
+    """Mark the whole log as durable, and queues and index as far as they still exist. Raises OSError.
+
+    No tool compares light queues with the log: the next start makes them again.
+    """
     before = directory.checkpoint
     start = directory.log.start
     durable = before.durable
@@ -114,6 +118,8 @@ def renew_checkpoint(files: Files, directory: Directory, found: Report, dropped:
         durable = replace(durable, queue_offset=start, unit_count=0)
     if INDEX in dropped:
         durable = replace(durable, index_offset=start, index_name=0, index_count=0)
+    if durable.light_count or files.is_dir(f"{directory.root}/{LIGHT_DIRECTORY}"):
+        durable = replace(durable, light_count=LIGHT_COUNT_UNKNOWN)
     durable = replace(durable, log_offset=max(durable.log_offset, found.log_end))
     CheckpointFile(files, f"{directory.root}/checkpoint").save(replace(before, durable=durable))
 

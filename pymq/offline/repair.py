@@ -17,9 +17,10 @@ from pymq.offline.log_walk import record_at
 from pymq.offline.repair_log import LostRange, copy_log, fill_ranges
 from pymq.offline.repair_queues import Rebuilt, rebuild_queues
 from pymq.offline.verify import Verification, verify
-from pymq.store.disk.checkpoint import Checkpoint, CheckpointFile, Durable
+from pymq.store.disk.checkpoint import LIGHT_COUNT_UNKNOWN, Checkpoint, CheckpointFile, Durable
 from pymq.store.disk.fs import Files
 from pymq.store.disk.saved_tables import CONSEQUENCES, SavedTables
+from pymq.store.light.light_queues import LIGHT_DIRECTORY
 from pymq.store.log.opening import WAYS_OUT
 from pymq.store.settings import StoreSettings
 from pymq.store.store import MessageStore
@@ -29,6 +30,7 @@ _NOT_COPIED = {
     "commitlog",
     "consumequeue",
     "batchconsumequeue",
+    LIGHT_DIRECTORY,
     "consumequeue_ext",
     "index",
     "digests",
@@ -173,12 +175,13 @@ def _rebuild(
             f"keys of {len(doubtful)} records differ from the old index: the records stay unchanged, see verify"
         )
     report.notes += [f"the record at {offset} repeats an offset and is in no queue" for offset in rebuilt.left_out]
-    # Opening the store builds the index from the log, because the checkpoint says that there is none.
+    # Opening the store builds index and light queues from the log, because the checkpoint says that there are none.
     durable = Durable(
         log_offset=verification.report.log_end,
         queue_offset=verification.report.log_end,
         unit_count=rebuilt.unit_count,
         index_offset=directory.log.start,
+        light_count=LIGHT_COUNT_UNKNOWN,
     )
     checkpoint = Checkpoint(rebuilt.last_store_ms, rebuilt.last_store_ms, durable=durable)
     CheckpointFile(files, f"{target}/checkpoint").save(checkpoint)

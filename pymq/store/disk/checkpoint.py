@@ -25,6 +25,7 @@ _BEGIN_MAGIC = b"PYMQ\x00\x00\x00\x02"
 _LIGHT_AT = _BEGIN_AT + _NUMBER.size + _CRC.size
 _LIGHT_MAGIC = b"PYMQ\x00\x00\x00\x03"
 LOG_BEGIN_UNKNOWN = -1
+LIGHT_COUNT_UNKNOWN = -1  # the next start makes light queues again
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pymq.store.disk.checkpoint import Checkpoint
+from pymq.store.disk.checkpoint import LIGHT_COUNT_UNKNOWN, Checkpoint
 from pymq.store.light.light_queues import LightQueues
 from pymq.store.log.commit_log import CommitLog
 from pymq.store.log.log_record import Scanned, parse_record
@@ -15,6 +15,10 @@ def load_lights(lights: LightQueues, log: CommitLog, checkpoint: Checkpoint, not
     """
     durable = checkpoint.durable
     if durable is None:
+        lights.reset()
+        return log.min_offset
+    if durable.light_count == LIGHT_COUNT_UNKNOWN:
+        notes.append("light queues are made again from the log")
         lights.reset()
         return log.min_offset
     log_end = min(durable.log_offset, log.end_of_files)
