@@ -30,6 +30,7 @@ LOG_SYNCED = gauge("pymq_store_log_synced_bytes", "Physical offset up to which t
 SEGMENTS = gauge("pymq_store_segments", "Segments of the log.")
 COLD_SEGMENTS = gauge("pymq_store_cold_segments", "Segments that are kept compressed.")
 QUEUES = gauge("pymq_store_queues", "Queues that have or had messages.")
+LITE_TOPICS = gauge("pymq_store_lite_topics", "Lite topics of all parents, with messages or until lately.")
 APPENDED = counter("pymq_store_messages_total", "Messages that were ever put into queues: the sum of the queues' ends.")
 DISK_SIZE = gauge("pymq_store_disk_bytes", "Size of the disk with the store.", unit="bytes")
 DISK_FREE = gauge("pymq_store_disk_free_bytes", "Free bytes of the disk with the store.", unit="bytes")
@@ -59,7 +60,7 @@ class StorageMetrics:
 
     metrics = (
         *(SIZE, FLUSH_BEHIND, DISPATCH_BEHIND, RESERVE_TIME, LOG_START, LOG_END, LOG_SYNCED, SEGMENTS, COLD_SEGMENTS),
-        *(QUEUES, APPENDED, DISK_SIZE, DISK_FREE, IS_WRITABLE, PROBLEMS, CORRUPT, MENDED, SCRUBBED),
+        *(QUEUES, LITE_TOPICS, APPENDED, DISK_SIZE, DISK_FREE, IS_WRITABLE, PROBLEMS, CORRUPT, MENDED, SCRUBBED),
         *(
             SCRUB_PASSES,
             SCRUB_DAMAGED,
@@ -120,6 +121,7 @@ class StorageMetrics:
             if count % QUEUES_AT_ONCE == 0:
                 yield PAUSE
         yield single(QUEUES, count)
+        yield single(LITE_TOPICS, self._parts.store.lights.count)
         yield single(APPENDED, messages)
 
     def _health(self) -> Iterator[Family]:

@@ -66,7 +66,7 @@ class LightQueues:
         self._due_table: LightTable | None = None  # waits for the next save
         self._table_number = self._saved_number = 0  # of the newest table, and of the newest one on the disk
         self._saved_end = 0  # entries that the table on the disk knows of
-        self._unswept: Iterator[tuple[str, str, int]] | None = None
+        self._unswept: Iterator[tuple[str, str]] | None = None
         self._swept_for = 0
         self.covered = 0  # records below this physical offset have their entries
         self.count = 0
@@ -361,17 +361,14 @@ class LightQueues:
         """
         if self._swept_for != log_begin:
             self._swept_for = log_begin
-            self._unswept = (
-                (parent, lite, queue)
-                for parent, lites in list(self._numbers.items())
-                for lite, queue in list(lites.items())
-            )
+            self._unswept = ((parent, lite) for parent, lites in list(self._numbers.items()) for lite in list(lites))
         if self._unswept is None:
             return True
         first = self._first_from(log_begin)
         some = list(islice(self._unswept, NAMES_A_SWEEP))
-        for parent, lite, queue in some:
-            if self._numbers.get(parent, {}).get(lite) == queue and self._newest[queue] < first:
+        for parent, lite in some:
+            queue = self._numbers.get(parent, {}).get(lite)
+            if queue is not None and self._newest[queue] < first and (parent, lite) not in self._pending:
                 self._forget(parent, lite)
                 self.wants_table = True
         if len(some) == NAMES_A_SWEEP:

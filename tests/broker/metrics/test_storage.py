@@ -30,6 +30,7 @@ def test_the_log_and_its_queues(world: World) -> None:
     assert end == placed.physical_offset + placed.size_bytes
     assert found["pymq_store_log_start_bytes"] == {(): 0}
     assert (found["pymq_store_queues"], found["pymq_store_messages_total"]) == ({(): 2}, {(): 3})
+    assert found["pymq_store_lite_topics"] == {(): 0}
     assert found["pymq_store_segments"] == {(): 1}
     assert found["pymq_store_writable"] == {(): 1}
 
