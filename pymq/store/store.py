@@ -25,6 +25,7 @@ from pymq.store.lifecycle.cold_compressor import COLD_DIRECTORY, ColdCompressor,
 from pymq.store.lifecycle.expiry import Expiry
 from pymq.store.lifecycle.figures import StoreFigures, store_figures
 from pymq.store.lifecycle.housekeeping import Housekeeping
+from pymq.store.lifecycle.light_recovery import notes_of_ignored
 from pymq.store.lifecycle.log_extent import check_extent, vouched_end
 from pymq.store.lifecycle.pauses import Pauses
 from pymq.store.lifecycle.recovery import Progress, RecoveryReport, recover
@@ -170,7 +171,7 @@ class MessageStore(StoreReader):
         if self._index is not None:
             self._index.catch_up()
             self._index.release()
-        report.notes.extend(f"{name} is no legal topic name: left alone" for name in ignored)
+        report.notes.extend(notes_of_ignored(ignored))
         access = open_to_others(self._root, self._files.mode(self._root))
         report.notes.extend(filter(None, (access, self._pauses.load(self._log.last_store_ms))))
         report.lost.extend(filter(None, lost))

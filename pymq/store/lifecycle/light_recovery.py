@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from pymq.model.lite_topics import LIGHT_QUEUE_PREFIX
 from pymq.store.disk.checkpoint import LIGHT_COUNT_UNKNOWN, Checkpoint
 from pymq.store.light.light_queues import LightQueues
 from pymq.store.log.commit_log import CommitLog
 from pymq.store.log.log_record import Scanned, parse_record
+
+
+def notes_of_ignored(names: list[str]) -> Iterator[str]:
+    """Yield a note for each directory among queues that is none, and one for all of RocketMQ's light queues."""
+    light_count = 0
+    for name in names:
+        if name.rpartition("/")[2].startswith(LIGHT_QUEUE_PREFIX):
+            light_count += 1
+        else:
+            yield f"{name} is no legal topic name: left alone"
+    if light_count:
+        yield f"{light_count} light queues are RocketMQ's: left alone, the log has their messages"
 
 
 def load_lights(lights: LightQueues, log: CommitLog, checkpoint: Checkpoint, notes: list[str]) -> int:

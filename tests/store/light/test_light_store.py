@@ -148,6 +148,21 @@ def test_a_store_without_lite_topics_writes_no_files_for_them() -> None:
     assert not files.exists(LIGHTS)
 
 
+def test_light_queues_of_rocketmq_are_noted_together() -> None:
+    files = MemoryFiles()
+    for number in range(3):
+        files.makedirs(f"{ROOT}/consumequeue/%LMQ%$Jobs$l{number}/0")
+    files.makedirs(f"{ROOT}/consumequeue/a$b/0")
+    store = make_store(files)
+    notes = store.open().notes
+    assert [note for note in notes if "left alone" in note] == [
+        "consumequeue/a$b is no legal topic name: left alone",
+        "3 light queues are RocketMQ's: left alone, the log has their messages",
+    ]
+    assert files.listdir(f"{ROOT}/consumequeue/%LMQ%$Jobs$l0") == ["0"]
+    store.close()
+
+
 @pytest.mark.parametrize("piece_size", [100, 3_000, 100_000])
 def test_a_slave_has_the_same_light_queues(piece_size: int) -> None:
     clock = ManualClock()
