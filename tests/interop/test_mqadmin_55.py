@@ -8,6 +8,7 @@ import pytest
 
 from pymq.broker.handlers.refused import REFUSED_CODES
 from pymq.wire.codes import RequestCode as Code
+from tests.interop.support import probe
 from tests.interop.support.mqadmin import MqAdmin
 from tests.interop.support.pymq_server import PymqServer
 from tests.interop.support.second_runs import SecondRuns
@@ -15,12 +16,9 @@ from tests.interop.support.second_runs import SecondRuns
 # The words after a command. `$b` stands for the broker's address.
 REFUSED = {
     "switchTimerEngine": (Code.SWITCH_TIMER_ENGINE, "-b $b -e R"),
-    "getBrokerLiteInfo": (Code.GET_BROKER_LITE_INFO, "-b $b"),
 }
 # These ask each broker of a topic's route, and print no more of a refusal than that the broker gave one.
 FAILED = {
-    "getParentTopicInfo": "-p New55",
-    "getLiteTopicInfo": "-p New55 -l l",
     "getLiteClientInfo": "-p New55 -g g -c c",
     "getLiteGroupInfo": "-p New55 -g g",
     "triggerLiteDispatch": "-p New55 -g g",
@@ -58,6 +56,22 @@ def test_a_question_about_lite_topics_is_an_error_of_the_broker(
 ) -> None:
     printed = admin.run(command, "-n", server.namesrv, *FAILED[command].split())
     assert any(server.broker_name in line and "error" in line for line in printed.splitlines()), printed
+
+
+def test_lite_topics_are_looked_up(admin: MqAdmin, server: PymqServer) -> None:
+    b, n = server.broker, server.namesrv
+    attributes = "+message.type=LITE,+lite.topic.expiration=90"
+    assert "create topic" in admin.run("updateTopic", "-n", n, "-b", b, "-t", "Lite55", "-a", attributes)
+    text = "UNIQ_KEY\x01AB\x02__LITE_TOPIC\x01l\x02"
+    header = {"a": "PG", "b": "Lite55", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1", "h": "0", "i": text}
+    assert probe.call(b, 310, header, b"m").code == 0
+    of_broker = admin.run("getBrokerLiteInfo", "-n", n, "-b", b).splitlines()
+    assert of_broker[-1].split() == [b, "default", "1000000", "1", "0", "0", "1", "0", "0"]
+    of_parent = admin.run("getParentTopicInfo", "-n", n, "-p", "Lite55").splitlines()
+    assert of_parent[-1].split() == [server.broker_name, "90", "1", "1", "null"]
+    of_lite = admin.run("getLiteTopicInfo", "-n", n, "-p", "Lite55", "-l", "l").splitlines()
+    name, least, end, *_, is_here, client_count = of_lite[-1].split()
+    assert (name, least, end, is_here, client_count) == (server.broker_name, "0", "1", "true", "0")
 
 
 def test_topics_and_groups_are_made_listed_and_deleted(admin: MqAdmin, server: PymqServer) -> None:
