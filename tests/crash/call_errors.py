@@ -127,7 +127,8 @@ def _guarded(name: str) -> Callable[..., None]:
 
 
 for _name in (
-    "send", "send_to", "send_batch", "send_half", "send_delayed", "tick", "sync", "save_table", "expire", "grow",
+    "send", "send_to", "send_lite", "send_batch", "send_half", "send_delayed", "tick", "sync", "save_table", "expire",
+    "grow",
 ):  # fmt: skip
     setattr(_FailingDriver, _name, _guarded(_name))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from pymq.clock import ManualClock
@@ -209,6 +210,8 @@ def verify(served: Served, promise: Promise, required_end: int) -> None:
             topic = light[0]
             records = [record._replace(queue_offset=record.light_offset) for record in records]
             records = [record for record in records if record.start >= served.start]
+            if any(after.queue_offset != before.queue_offset + 1 for before, after in pairwise(records)):
+                raise BrokenPromiseError(f"{queue[0]} lacks offsets: {[record.queue_offset for record in records]}")
         if topic in promise.going:
             # Its files are deleted one by one, and a power loss may keep any of them.
             records = [record for record in records if low <= record.queue_offset < high]

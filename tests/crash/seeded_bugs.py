@@ -259,7 +259,7 @@ BUGS = (
     Bug("records are not dispatched to light queues", Seam(LightQueues.take, does_nothing),
         ("lite-topics", "lite-topics-of-a-slave")),
     Bug("a refused message uses up an offset of its light queue", Seam(LightQueues.drop_staged, does_nothing),
-        ("errors:lite-topics",)),
+        ("errors:lite-sends",)),
     # -- damaged queue and index files
     Bug("sums of units are not compared",
         Text(ConsumeQueue._check_block, "if wanted is None or crc32(units) != wanted:", "if wanted is None:"),

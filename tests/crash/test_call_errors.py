@@ -13,7 +13,7 @@ import pytest
 from tests.crash.call_errors import NUMBERS, ErrorTally, Failure, call_count, fail, replay_failure
 from tests.crash.workloads import workload
 
-WORKLOADS = ("batches", "segment-roll", "keys", "sync-flush", "tables", "deleted-topics", "following")
+WORKLOADS = ("batches", "segment-roll", "keys", "sync-flush", "tables", "deleted-topics", "following", "lite-sends")
 
 
 @pytest.mark.slow

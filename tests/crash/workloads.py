@@ -291,6 +291,19 @@ def _lite_topics(d: Driver) -> None:
     d.send_lite("Jobs", "a")
 
 
+def _lite_sends(d: Driver) -> None:
+    """Light queues grow, some with each fsync, and a stop comes between."""
+    for i in range(6):
+        d.send_lite("Jobs", "a", "b", "a", f"only-{i}", size=60, sync=i % 3 == 2)
+        d.send("Jobs", 0, (30,))
+        d.tick()
+        if i == 3:
+            d.checkpoint()
+            d.restart()
+    d.sync()
+    d.send_lite("Jobs", "b", "only-0")
+
+
 def _lite_following(d: Driver) -> None:
     """Light queues grow with another broker's log."""
     origin = d.follow()
@@ -332,6 +345,7 @@ FIXED = (
     Workload("following-equal", _following_equal, {}),
     Workload("truncate", _truncate, {}),
     Workload("lite-topics", _lite_topics, {}),
+    Workload("lite-sends", _lite_sends, {}),
     Workload("lite-topics-of-a-slave", _lite_following, {}),
 )
 
