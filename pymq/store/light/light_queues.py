@@ -1,6 +1,6 @@
 """LightQueues: the queues of lite topics. They share one list of entries, so a million of them need no file each.
 
-A lite topic costs memory for its name and two numbers. Its queue is a chain of entries in the shared list
+A lite topic costs memory for its name and three numbers. Its queue is a chain of entries in the shared list
 (:mod:`pymq.store.light.entry_files`), each of which leads to a record of the parent topic. Like consume queues, entries
 are derived from the log: the records say in which light queue they are, and at which offset.
 """
