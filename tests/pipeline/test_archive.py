@@ -130,6 +130,7 @@ def test_an_archive_may_be_in_an_object_store(tmp_path: Path) -> None:
         ('format = "delta", table = "a.b"', "a catalog and a table's name are for --format iceberg, not delta"),
         ('format = "iceberg", table = "a"', "table 'a' has no namespace"),
         ('format = "delta", keep = "x"', "'x' is not a duration"),
+        ('format = "delta", keep = "36501d"', "--keep is 36501 days: write at most 36500d"),
         ('format = "hudi"', "format 'hudi' is unknown"),
     ],
 )

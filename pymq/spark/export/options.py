@@ -31,6 +31,7 @@ PARTITION_COLUMNS = ("topic", "dt")
 PARTITION_LEVELS = (*PARTITION_COLUMNS, "hour")
 
 ROWS_PER_ROUND = 20_000_000
+KEEP_DAYS_MAX = 36500
 # The rows of a round are in the driver's memory while they are merged.
 UPSERT_ROWS_PER_ROUND = 500_000
 
@@ -203,6 +204,8 @@ class ExportOptions:
             raise UsageError(
                 f"--compact and --keep are for tables, not {self.format}: use --format delta or --format iceberg"
             )
+        if self.keep_days > KEEP_DAYS_MAX:
+            raise UsageError(f"--keep is {self.keep_days:.0f} days: write at most {KEEP_DAYS_MAX}d, or leave it out")
         if self.keep_days < 0 or (self.keep_days and not {"dt", "hour"} & set(self.partition_by)):
             raise UsageError("--keep takes days out of a table: write 0d or more, with date in --partition-by")
         if self.keep_days and self.format == "delta" and "dt" not in self.partition_by:
