@@ -215,6 +215,8 @@ def verify(served: Served, promise: Promise, required_end: int) -> None:
         if topic in promise.going:
             # Its files are deleted one by one, and a power loss may keep any of them.
             records = [record for record in records if low <= record.queue_offset < high]
+            if low == high and not records:  # gone, or kept with its oldest messages expired
+                continue
         kept = [record for record in records if record.start >= served.start]
         wanted_high = records[-1].queue_offset + 1 if records else 0
         wanted_low = kept[0].queue_offset if kept else wanted_high
