@@ -329,3 +329,14 @@ def test_a_table_says_where_a_read_of_its_topic_begins(tmp_path: Path, table: st
             table_ends("T", table, wrong or None)
     with pytest.raises(UsageError, match="is no table: use one of delta, iceberg"):
         table_ends("T", "parquet", str(tmp_path))
+
+
+@pytest.mark.parametrize("topic", ["%RETRY%g", "a.b", "x|y", "тема", "a b=c", "q'x", "_hidden"])
+def test_any_topic_name_is_read_back(tmp_path: Path, table: str, topic: str) -> None:
+    with FakeCluster() as cluster:
+        cluster.add(topic, 0, [record(n, topic=topic) for n in range(5)])
+        with opened(tmp_path, table) as log:
+            log.commit([written(log, cluster, 0, 5, topic=topic)])
+            log.tidy(compact=True, keep_days=0)
+    found = rows(tmp_path, table)
+    assert found.num_rows == 5 and set(found.column("topic").to_pylist()) == {topic}
