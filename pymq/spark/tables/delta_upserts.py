@@ -7,13 +7,13 @@ store time and then by offset, so rows that come late or again change nothing. A
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 from deltalake import CommitProperties
 
 from pymq.spark.lake.parquet_parts import Layout
@@ -21,6 +21,11 @@ from pymq.spark.places.object_paths import ObjectPath
 from pymq.spark.places.places import Place
 from pymq.spark.tables.delta_log import DeltaLog
 
+if TYPE_CHECKING:
+    from pymq.spark.planning.identity import Mark
+
+# The rows of a merge are in the driver's memory; a row group of the tasks has some 32 MiB.
+MERGED_BYTES: Final = 256 << 20
 _DELETED: Final = "_deleted"
 _IS_NEWER: Final = (
     "(s.`storeTimestamp` > t.`storeTimestamp` OR "
@@ -35,25 +40,43 @@ class DeltaUpserts(DeltaLog):
         """See :class:`~pymq.spark.tables.delta_log.DeltaLog`; ``settings`` name the column ``key``."""
         super().__init__(output, settings, schema)
         self._key: str = settings["key"]
+        self._rows: list[pa.Table] = []
         self.layout = Layout(str(output), self.layout.columns, tuple(settings["partition_by"]), keeps_levels=True)
 
+    def commit(self, parts: Sequence[dict[str, Any]], marks: Sequence[Mark] = ()) -> int:
+        """Merge the rows of these ranges, in one commit or in several of at most some :data:`MERGED_BYTES` each.
+
+        Files are in the order of their offsets, so what a commit has merged ends at an offset of each queue.
+        """
+        ends: list[dict[str, Any]] = []
+        size_bytes = 0
+        for part in sorted(parts, key=lambda part: part["from_offset"]):
+            for rows in self._row_groups(part):
+                self._rows.append(rows)
+                size_bytes += rows.nbytes
+                if size_bytes >= MERGED_BYTES:
+                    super().commit([*ends, {**part, "to_offset": rows.column("queueOffset")[-1].as_py() + 1}])
+                    ends, size_bytes = [], 0
+            ends.append(part)
+        return super().commit(ends, marks)
+
     def _add(self, parts: Sequence[dict[str, Any]], properties: CommitProperties) -> None:
-        rows = latest(self._staged(parts), self._key)
-        if rows.num_rows:
+        rows = latest(pa.concat_tables(self._rows), self._key) if self._rows else None
+        self._rows = []
+        if rows is not None and rows.num_rows:
             self._merge(rows, properties)
             self._table.update_incremental()
         if self._committed_number() == self._state.number:  # no row has changed, so delta-rs wrote nothing
             super()._add((), properties)
 
-    def _staged(self, parts: Sequence[dict[str, Any]]) -> pa.Table:
-        paths = [self.output / file["staged"] for part in parts for file in part["files"]]
-        if not paths:
-            return self._schema.empty_table()
-        first = paths[0]
-        if isinstance(first, ObjectPath):
-            names = [path.key for path in paths if isinstance(path, ObjectPath)]
-            return ds.dataset(names, format="parquet", filesystem=first.file_system, partitioning=None).to_table()
-        return ds.dataset([str(path) for path in paths], format="parquet", partitioning=None).to_table()
+    def _row_groups(self, part: dict[str, Any]) -> Iterator[pa.Table]:
+        """Yield the staged rows of a range, a row group at a time."""
+        for file in part["files"]:
+            place = self.output / file["staged"]
+            source = place.open_input() if isinstance(place, ObjectPath) else place
+            with pq.ParquetFile(source) as opened:
+                for number in range(opened.num_row_groups):
+                    yield opened.read_row_group(number)
 
     def _merge(self, rows: pa.Table, properties: CommitProperties) -> None:
         columns = [name for name in self._schema.names if name in rows.schema.names]

@@ -7,6 +7,7 @@ from collections import defaultdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow.parquet as pq
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, GreaterThanOrEqual, LessThan
 from pyiceberg.io.pyarrow import PyArrowFile
@@ -14,8 +15,9 @@ from pyiceberg.io.pyarrow import PyArrowFile
 if TYPE_CHECKING:
     from pyiceberg.table import FileScanTask, Table
 
-# A merge holds a partition's small files in memory.
+# A merge holds a partition's rows in memory: by their size in files, and by what they inflate to.
 MERGED_BYTES_MAX: Final = 64 << 20
+PLAIN_BYTES_MAX: Final = 512 << 20
 SMALL_BYTES: Final = 16 << 20
 FILES_MIN: Final = 10
 UNUSED_S: Final = 7 * 86400.0
@@ -35,6 +37,8 @@ def merge_small_files(table: Table) -> None:
         size_bytes = sum(task.file.file_size_in_bytes for task in tasks)
         if len(tasks) < FILES_MIN or size_bytes > MERGED_BYTES_MAX or None in values:
             continue
+        if sum(_plain_bytes(table, task) for task in tasks) > PLAIN_BYTES_MAX:
+            continue
         rows = table.scan(row_filter=_partition(table, values)).to_arrow()
         in_order = [
             (name, "ascending") for name in ("brokerName", "queueId", "queueOffset") if name in rows.schema.names
@@ -43,6 +47,12 @@ def merge_small_files(table: Table) -> None:
             table.overwrite(rows.sort_by(in_order) if in_order else rows, overwrite_filter=_partition(table, values))
         except (CommitFailedException, ValidationException):  # another program changes the same files
             table.refresh()
+
+
+def _plain_bytes(table: Table, task: FileScanTask) -> int:
+    with table.io.new_input(task.file.file_path).open() as stream:
+        found = pq.read_metadata(stream)
+    return sum(found.row_group(number).total_byte_size for number in range(found.num_row_groups))
 
 
 def _partition(table: Table, values: tuple[Any, ...]) -> BooleanExpression:

@@ -49,13 +49,14 @@ def written(
     topic: str = "T",
     queue_id: int = 0,
     generation: int = 1,
+    **read: Any,
 ) -> dict[str, Any]:
     """Write a range in the way of a task; return what a commit takes of it."""
     columns = log.layout.columns
     part = replace(cluster.range(topic, queue_id, start, stop), generation=generation)
     job = WriteJob(
         ranges=(part,),
-        read=read_settings(ReadSettings(body_form=log.settings.get("body", "")), columns),
+        read=read_settings(ReadSettings(body_form=log.settings.get("body", ""), **read), columns),
         layout=log.layout,
         staging=str(log.new_staging(f"{topic}-{queue_id}-{start}")),
         compression="zstd",

@@ -14,8 +14,11 @@ from pymq.errors import UsageError
 from pymq.model.properties import encode_properties
 from pymq.spark.export.logs import open_log
 from pymq.spark.export.options import ExportOptions
+from pymq.spark.lake import parquet_parts
 from pymq.spark.places.places import OutputBusyError
 from pymq.spark.planning.ranges import ResumeError
+from pymq.spark.tables import delta_upserts
+from pymq.spark.tables.delta_log import DeltaLog
 from pymq.spark.tables.delta_upserts import latest
 from tests.spark.fake_cluster import BROKER, FakeCluster
 from tests.spark.record_bytes import BORN_MS, record
@@ -75,6 +78,34 @@ def test_the_table_is_what_an_oracle_says(tmp_path: Path, seed: int) -> None:
             assert found(tmp_path) == expected, (seed, number)
         with opened(tmp_path) as log:
             assert log.positions == {(topic, BROKER, queue): end for (topic, queue), end in ends.items() if end}
+
+
+def test_many_bytes_are_merged_by_several_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit ends between two row groups, and a run that is killed there goes on from that offset."""
+    monkeypatch.setattr(parquet_parts, "ROW_GROUP_ROWS", 10)
+    monkeypatch.setattr(delta_upserts, "MERGED_BYTES", 2_000)
+    with FakeCluster() as cluster:
+        cluster.add("T", 0, [record(n, b"x" * 100) for n in range(100)])
+        with opened(tmp_path) as log:
+            part = written(log, cluster, 0, 100, batch_rows=10)
+            commits = DeltaLog.commit
+            seen: list[int] = []
+
+            def commit_and_die(self: Any, parts: Any, marks: Any = ()) -> int:
+                seen.append(max(part["to_offset"] for part in parts))
+                number = commits(self, parts, marks)
+                if len(seen) == 2:
+                    raise InterruptedError
+                return number
+
+            monkeypatch.setattr(DeltaLog, "commit", commit_and_die)
+            with pytest.raises(InterruptedError):
+                log.commit([part])
+        with opened(tmp_path) as log:
+            (end,) = log.positions.values()
+            assert end == seen[1] < 100 and len(found(tmp_path)) == end
+            log.commit([written(log, cluster, end, 100, batch_rows=10)])
+    assert len(found(tmp_path)) == 100 and len(seen) >= 4 and seen == sorted(seen)
 
 
 def test_a_second_export_and_other_settings_are_refused(tmp_path: Path) -> None:

@@ -340,3 +340,19 @@ def test_any_topic_name_is_read_back(tmp_path: Path, table: str, topic: str) -> 
             log.tidy(compact=True, keep_days=0)
     found = rows(tmp_path, table)
     assert found.num_rows == 5 and set(found.column("topic").to_pylist()) == {topic}
+
+
+def test_rows_that_inflate_beyond_a_limit_are_not_merged(
+    tmp_path: Path, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(iceberg_files, "FILES_MIN", 2)
+    cluster.add("Z", 0, [record(n, bytes(10_000), topic="Z") for n in range(20)])
+    with opened(tmp_path, "iceberg") as log:
+        for start in (0, 10):
+            log.commit([written(log, cluster, start, start + 10, topic="Z")])
+        monkeypatch.setattr(iceberg_files, "PLAIN_BYTES_MAX", 1_000)
+        log.tidy(compact=True, keep_days=0)
+        assert len(data_files(tmp_path)) == 2
+        monkeypatch.setattr(iceberg_files, "PLAIN_BYTES_MAX", 1 << 20)
+        log.tidy(compact=True, keep_days=0)
+        assert len(data_files(tmp_path)) == 3
