@@ -29,7 +29,12 @@ BATCH = 50
 PAUSE_S = 0.1
 # A segment of the log is full after a few seconds, so that there are old ones to delete.
 SEGMENT_SIZE_BYTES = 256 << 10
-SETTINGS = {"mappedFileSizeCommitLog": str(SEGMENT_SIZE_BYTES), "slaveTimeout": "3000"}
+SETTINGS = {
+    "mappedFileSizeCommitLog": str(SEGMENT_SIZE_BYTES),
+    "slaveTimeout": "3000",
+    # A disk that others fill must not have messages deleted before they are read.
+    "cleanFileForciblyEnable": "false",
+}
 OLD_S = 30 * 24 * 3600.0
 CREATE_TOPIC, SEND_BATCH, DELETE_EXPIRED = 17, 320, 329
 Row = tuple[int, int, str]
