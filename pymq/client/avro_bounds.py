@@ -1,7 +1,7 @@
 """AvroBounds: how deep and how large the value in an Avro body is, before a library makes objects of it.
 
 A few bytes of Avro may hold any number of empty items, or records in each other until the C stack ends. A schema says
-whether that is possible, and if it is, a walk over the body counts. Schemas are those that fastavro has parsed.
+whether that is possible, and if it is, a walk over the body counts. fastavro has parsed the schemas.
 """
 
 from __future__ import annotations

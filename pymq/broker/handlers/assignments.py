@@ -43,20 +43,7 @@ class AssignmentHandlers:
     def query(self, request: Command, header: None, peer: Peer) -> Reply | None:
         """Return what a member of a group consumes of a topic, once a name server has named the queues."""
         asked: AssignmentRequest = decode_body(AssignmentRequest, request.body)
-        answers: list[Reply] = []
-        returned = False
-        envelope = request.envelope()
-
-        def found(queues: list[MessageQueue] | None) -> None:
-            reply = Reply(body=self._assigned(asked, queues))
-            if returned:
-                peer.answer(envelope, reply)
-            else:
-                answers.append(reply)
-
-        self._routes.find(asked.topic, found)
-        returned = True
-        return answers[0] if answers else None
+        return self._routes.answer(request, peer, asked.topic, lambda queues: self._assigned(asked, queues))
 
     def _assigned(self, asked: AssignmentRequest, queues: list[MessageQueue] | None) -> bytes:
         if queues is None:

@@ -61,21 +61,11 @@ class LiteHandlers:
 
     def lite_topic(self, request: Command, header: LiteTopicHeader, peer: Peer) -> Reply | None:
         """Return a lite topic's ends, once a name server has named the queues of its parent."""
-        self._parent(header.parent_topic)
-        answers: list[Reply] = []
-        returned = False
-        envelope = request.envelope()
-
-        def found(queues: list[MessageQueue] | None) -> None:
-            reply = Reply(body=self._state(header, queues or []))
-            if returned:
-                peer.answer(envelope, reply)
-            else:
-                answers.append(reply)
-
-        self._routes.find_writable(header.parent_topic, found)
-        returned = True
-        return answers[0] if answers else None
+        parent = header.parent_topic
+        self._parent(parent)
+        return self._routes.answer(
+            request, peer, parent, lambda queues: self._state(header, queues or []), writable=True
+        )
 
     def _state(self, header: LiteTopicHeader, queues: list[MessageQueue]) -> bytes:
         parent, lite = header.parent_topic, header.lite_topic

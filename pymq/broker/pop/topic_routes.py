@@ -13,7 +13,9 @@ from pymq.model.message import MessageQueue
 from pymq.wire.bodies_route import decode_route
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command, request
+from pymq.wire.dispatch import Peer
 from pymq.wire.headers.route import RouteHeader
+from pymq.wire.reply import Reply
 from pymq.wire.streams import Network
 
 FRESH_MS = 30_000  # RocketMQ: loadBalancePollNameServerInterval
@@ -56,6 +58,31 @@ class TopicRoutes:
     def find_writable(self, topic: str, on_queues: OnQueues) -> None:
         """Call ``on_queues`` with the writable queues, now or later."""
         self._find(topic, lambda queues: on_queues(None if queues is None else queues.writable))
+
+    def answer(
+        self,
+        asked: Command,
+        peer: Peer,
+        topic: str,
+        body: Callable[[list[MessageQueue] | None], bytes],
+        *,
+        writable: bool = False,
+    ) -> Reply | None:
+        """Return an answer with what ``body`` makes of the queues; None when it is sent later, once they are known."""
+        answers: list[Reply] = []
+        returned = False
+        envelope = asked.envelope()
+
+        def found(queues: list[MessageQueue] | None) -> None:
+            reply = Reply(body=body(queues))
+            if returned:
+                peer.answer(envelope, reply)
+            else:
+                answers.append(reply)
+
+        (self.find_writable if writable else self.find)(topic, found)
+        returned = True
+        return answers[0] if answers else None
 
     def _find(self, topic: str, on_queues: _OnKnown) -> None:
         known = self._known.get(topic)

@@ -1,4 +1,4 @@
-"""Avro types as Arrow types, and what turns fastavro's values into those that Arrow takes.
+"""Avro types as Arrow types, and what turns fastavro's values into Arrow's.
 
 A union of several types is a struct with a field for each, member0 and on, as Spark's from_avro has it. A record
 inside of itself is the text of its JSON, since columns end somewhere. A field that is always null is no column.

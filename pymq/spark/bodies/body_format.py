@@ -38,7 +38,7 @@ class BodyFormat:
     """What bodies hold, and what becomes of one that doesn't.
 
     ``definition``: Avro's schema as JSON, Protobuf's descriptor set in base64, or a schema of JSON bodies: columns as
-    in SQL, or JSON Schema. ``references``: Avro schemas that it needs, each behind those that it needs itself.
+    in SQL, or JSON Schema. ``references``: Avro schemas that it needs; one that uses another comes behind it.
     """
 
     format: Format

@@ -24,9 +24,10 @@ from deltalake.transaction import AddAction, RemoveAction
 from pymq.errors import PymqError, UsageError
 from pymq.spark.lake.parquet_parts import Layout
 from pymq.spark.places.object_paths import ObjectPath
-from pymq.spark.places.places import OutputBusyError, Place, sync_below, sync_directory
+from pymq.spark.places.places import Place, sync_below, sync_directory
 from pymq.spark.planning.ranges import QueueKey, ResumeError
 from pymq.spark.tables.results_folder import ResultsFolder
+from pymq.spark.tables.table_log import TableLog, busy
 from pymq.spark.tables.table_settings import check_later_settings, foreign_table
 from pymq.spark.tables.table_state import FULL_EVERY, TableState, read_state
 
@@ -43,7 +44,7 @@ TARGET_BYTES: Final = 128 << 20
 _LEVEL_TYPES: Final = {"topic": pa.string(), "dt": pa.date32(), "hour": pa.int32()}
 
 
-class DeltaLog:
+class DeltaLog(TableLog):
     """One Delta table that an export writes. Raises UsageError for another table, or a directory of something else."""
 
     def __init__(self, output: Place, settings: dict[str, Any], schema: pa.Schema) -> None:
@@ -63,25 +64,6 @@ class DeltaLog:
             self._table = self._opened()
             self._state = _state_of(self._table, output)
         self._full_s: float | None = None
-
-    @property
-    def resumed(self) -> bool:
-        """True when this run or an earlier one has committed."""
-        return self._state.number > 0
-
-    @property
-    def positions(self) -> dict[QueueKey, int]:
-        """The committed end offset of each queue."""
-        return dict(self._state.positions)
-
-    @property
-    def marks(self) -> dict[QueueKey, Mark]:
-        """The latest mark of each queue that has one: the next run recognizes the queue by it."""
-        return dict(self._state.marks)
-
-    def new_staging(self, name: str) -> Place:
-        """Create a directory for the results of a round's tasks."""
-        return self._results.new(name)
 
     def commit(self, parts: Sequence[dict[str, Any]], marks: Sequence[Mark] = ()) -> int:
         """Add the files of these ranges to the table, with the ends of the ranges. Return the commit's number.
@@ -145,29 +127,18 @@ class DeltaLog:
         with _clear_errors(self.output):
             self._table.vacuum(dry_run=False, full=True)
 
-    def close(self) -> None:
-        """Remove what tasks have reported."""
-        self._results.close()
-
-    def __enter__(self) -> DeltaLog:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def _opened(self) -> DeltaTable:
-        place, options = str(self.output), _storage_options(self.output)
-        if not DeltaTable.is_deltatable(place, options):
+        table = _existing(self.output)
+        if table is None:
             self._refuse_other_files()
             return DeltaTable.create(
-                place,
+                str(self.output),
                 self._schema,
                 partition_by=self._levels,
                 configuration={SETTINGS: json.dumps(self.settings)},
-                storage_options=options,
+                storage_options=_storage_options(self.output),
                 raise_if_key_not_exists=False,
             )
-        table = DeltaTable(place, storage_options=options)
         before = _settings_of(table)
         if before is None:
             raise foreign_table(self.output)
@@ -188,7 +159,7 @@ class DeltaLog:
         """Look at what has happened since the last commit. Delta refuses what happens after this look."""
         self._table.update_incremental()
         if self._committed_number() != self._state.number:
-            raise _busy(self.output)
+            raise busy(self.output)
 
     def _committed_number(self) -> int:
         return self._table.transaction_version(APPLICATION) or 0
@@ -238,20 +209,23 @@ class DeltaLog:
 
 def earlier_settings(output: Place) -> dict[str, Any]:
     """Return the settings of the export that has made a table; none where there is no table."""
-    place, options = str(output), _storage_options(output)
     with _clear_errors(output):
-        if not DeltaTable.is_deltatable(place, options):
-            return {}
-        return _settings_of(DeltaTable(place, storage_options=options)) or {}
+        table = _existing(output)
+        return {} if table is None else _settings_of(table) or {}
 
 
 def positions(output: Place) -> dict[QueueKey, int]:
     """Return the committed end offset of each queue of an export's table. Raises UsageError for another place."""
-    place, options = str(output), _storage_options(output)
     with _clear_errors(output):
-        if not DeltaTable.is_deltatable(place, options):
+        table = _existing(output)
+        if table is None:
             raise UsageError(f"{output} holds no Delta table: name the --output of pymq spark-export")
-        return _state_of(DeltaTable(place, storage_options=options), output).positions
+        return _state_of(table, output).positions
+
+
+def _existing(output: Place) -> DeltaTable | None:
+    place, options = str(output), _storage_options(output)
+    return DeltaTable(place, storage_options=options) if DeltaTable.is_deltatable(place, options) else None
 
 
 def _state_of(table: DeltaTable, output: Place) -> TableState:
@@ -311,13 +285,9 @@ def _clear_errors(output: Place) -> Iterator[None]:
     try:
         yield
     except CommitFailedError as error:
-        raise _busy(output) from error
+        raise busy(output) from error
     except (DeltaError, OSError) as error:
         raise PymqError(f"the Delta table {output}: {error}") from error
-
-
-def _busy(output: Place) -> OutputBusyError:
-    return OutputBusyError(f"another export has written to {output}: wait for it, or use another table")
 
 
 def _time(time_us: int) -> datetime:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -26,11 +26,12 @@ from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform,
 from pymq.errors import PymqError, UsageError
 from pymq.spark.lake.parquet_parts import Layout
 from pymq.spark.places.object_paths import ObjectPath
-from pymq.spark.places.places import OutputBusyError, Place, place_of, sync_below, sync_directory
+from pymq.spark.places.places import Place, place_of, sync_below, sync_directory
 from pymq.spark.planning.ranges import QueueKey, ResumeError
 from pymq.spark.tables.iceberg_files import merge_small_files, remove_old_files
 from pymq.spark.tables.iceberg_name import CATALOG_FILE
 from pymq.spark.tables.results_folder import ResultsFolder
+from pymq.spark.tables.table_log import TableLog, busy
 from pymq.spark.tables.table_settings import check_later_settings, foreign_table
 from pymq.spark.tables.table_state import TableState, read_state
 
@@ -60,7 +61,7 @@ _LEVELS: Final[dict[str, tuple[str, Transform[Any, Any]]]] = {
 }
 
 
-class IcebergLog:
+class IcebergLog(TableLog):
     """One Iceberg table that an export writes. Raises UsageError for a table of another program."""
 
     def __init__(self, name: IcebergName, settings: dict[str, Any], schema: pa.Schema) -> None:
@@ -83,49 +84,29 @@ class IcebergLog:
         self.layout = Layout(str(files), columns, levels, in_place=True, keeps_levels=True)
         self._results = ResultsFolder(files / "_pymq" / "staging")
 
-    @property
-    def resumed(self) -> bool:
-        """True when this run or an earlier one has committed."""
-        return self._state.number > 0
-
-    @property
-    def positions(self) -> dict[QueueKey, int]:
-        """The committed end offset of each queue."""
-        return dict(self._state.positions)
-
-    @property
-    def marks(self) -> dict[QueueKey, Mark]:
-        """The latest mark of each queue that has one: the next run recognizes the queue by it."""
-        return dict(self._state.marks)
-
-    def new_staging(self, name: str) -> Place:
-        """Create a directory for the results of a round's tasks."""
-        return self._results.new(name)
-
     def commit(self, parts: Sequence[dict[str, Any]], marks: Sequence[Mark] = ()) -> int:
         """Add the files of these ranges to the table, with the ends of the ranges. Return the commit's number.
 
         Raises OutputBusyError when another export has committed since this one began.
         """
         after = self._state.after(parts, marks)
+        kept = after.text()
         root = f"{self._table.location().rstrip('/')}/data"
         paths = [f"{root}/{file['path']}" for part in parts for file in part["files"]]
         summary = {COMMIT: str(after.number), QUEUES: after.text(self._state)}
         with _clear_errors(str(self.name)):
             for left in reversed(range(TRIES)):
                 try:
-                    self._change(after.text(), paths, summary)
+                    self._change(kept, paths, summary)
                     break
                 except CommitFailedException:
                     self._table.refresh()
                     if _kept_state(self._table) != self._kept:
-                        raise OutputBusyError(
-                            f"another export has written to {self.name}: wait for it, or use another table"
-                        ) from None
+                        raise busy(self.name) from None
                     if not left:
                         raise
             self._sync()
-        self._state, self._kept = after, after.text()
+        self._state, self._kept = after, kept
         return after.number
 
     def _change(self, state: str, paths: list[str], summary: dict[str, str]) -> None:
@@ -185,15 +166,9 @@ class IcebergLog:
             remove_old_files(self._table)
 
     def close(self) -> None:
-        """Remove what tasks have reported."""
-        self._results.close()
+        """Remove what tasks have reported, and let go of the catalog."""
+        super().close()
         self._catalog.close()
-
-    def __enter__(self) -> IcebergLog:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _opened(self, levels: Sequence[str]) -> Table:
         try:
@@ -245,28 +220,30 @@ def open_catalog(name: IcebergName) -> Catalog:
 
 def earlier_settings(name: IcebergName) -> dict[str, Any]:
     """Return the settings of the export that has made a table; none where there is no table."""
-    if name.folder is not None and not (name.folder / CATALOG_FILE).exists():
-        return {}
-    with _clear_errors(str(name)):
-        catalog = open_catalog(name)
-        try:
-            return _settings_of(catalog.load_table(name.table)) or {}
-        except NoSuchTableError:
-            return {}
-        finally:
-            catalog.close()
+    with _existing(name) as table:
+        return {} if table is None else _settings_of(table) or {}
 
 
 def positions(name: IcebergName) -> dict[QueueKey, int]:
     """Return the committed end offset of each queue of an export's table. Raises UsageError for another one."""
-    if not earlier_settings(name):
-        raise UsageError(f"{name} is no table of an export: name the one of pymq spark-export")
-    with _clear_errors(str(name)):
-        catalog = open_catalog(name)
+    with _existing(name) as table:
+        if table is None or not _settings_of(table):
+            raise UsageError(f"{name} is no table of an export: name the one of pymq spark-export")
+        return _state_of(_kept_state(table)).positions
+
+
+@contextmanager
+def _existing(name: IcebergName) -> Iterator[Table | None]:
+    """Yield the table, or None where there is none, with its catalog open."""
+    if name.folder is not None and not (name.folder / CATALOG_FILE).exists():
+        yield None
+        return
+    with _clear_errors(str(name)), closing(open_catalog(name)) as catalog:
         try:
-            return _state_of(_kept_state(catalog.load_table(name.table))).positions
-        finally:
-            catalog.close()
+            table = catalog.load_table(name.table)
+        except NoSuchTableError:
+            table = None
+        yield table
 
 
 def _settings_of(table: Table) -> dict[str, Any] | None:
