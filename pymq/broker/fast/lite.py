@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pymq.broker.fast.tags import take_tags
 from pymq.broker.runtime import Runtime
-from pymq.model.javahash import tags_code
 from pymq.model.layout import SENT_PROPERTIES_MAX_BYTES
 from pymq.model.lite_topics import light_properties_max_bytes, lite_name_problem
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pymq.store.store import LightReader, PlainStager
 
 _LITE = b"__LITE_TOPIC\x01"
-_TAGS = b"TAGS\x01"
 _SEPARATOR = 2
 # Of the properties without the names of topic and lite topic that the broker's own ones add.
 _SIZE_MAX_BYTES = SENT_PROPERTIES_MAX_BYTES - light_properties_max_bytes("", "")
@@ -54,12 +53,8 @@ class FastLites:
         is_known = self._lights.has(topic, lite)
         if len(properties) + len(topic) + len(name) > _SIZE_MAX_BYTES or not (is_known or self._may_begin(lite)):
             return None
-        at = raw.rfind(_TAGS)
-        if at >= 0:
-            tags = raw[at + 5 : raw.find(b"\x02", at)]
-            if not tags or (at and raw[at - 1] != _SEPARATOR):
-                return None
-            draft.tags_code = tags_code(tags.decode())
+        if not take_tags(draft, raw):
+            return None
         queue = target.queue
         draft.properties = properties
         queue_offset = queue.next_offset

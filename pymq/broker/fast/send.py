@@ -186,7 +186,7 @@ class FastSends:
         ext = head.extFields
         topic, queue_id = ext.topic, ext.queue_id
         target = self._targets.get((topic, queue_id)) or self._targets.find(topic, queue_id)
-        at = raw.rfind(_TAGS)
+        at = raw.rfind(_TAGS)  # as take_tags, without a call
         if at >= 0:
             tags = raw[at + 5 : raw.find(b"\x02", at)]
             if not tags or (at and raw[at - 1] != _SEPARATOR):

@@ -10,8 +10,8 @@ import re
 from binascii import b2a_base64
 from typing import TYPE_CHECKING
 
+from pymq.broker.fast.tags import take_tags
 from pymq.broker.timers.timer_puts import UNLIMITED_COUNT
-from pymq.model.javahash import tags_code
 from pymq.model.layout import SENT_PROPERTIES_MAX_BYTES
 from pymq.model.names import TIMER_TOPIC
 from pymq.model.timers import ADDED_BYTES_MAX
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pymq.store.store import PlainStager
 
 _SIZE_MAX_BYTES = SENT_PROPERTIES_MAX_BYTES - ADDED_BYTES_MAX
-_TAGS = b"TAGS\x01"
 _SEPARATOR = 2  # closes a property
 _DELAY = re.compile(rb"TIMER_DEL(AY_SEC|AY_MS|IVER_MS)\x01([0-9]{1,15})\x02")
 _SECONDS, _TIME = b"AY_SEC", b"IVER_MS"
@@ -90,12 +89,8 @@ class FastTimerPuts:
         properties = raw + added
         if not 0 < deliver_ms - now_ms <= config.timer_max_delay_s * 1000 or len(properties) > _SIZE_MAX_BYTES:
             return None
-        at = raw.rfind(_TAGS)
-        if at >= 0:
-            tags = raw[at + 5 : raw.find(b"\x02", at)]
-            if not tags or (at and raw[at - 1] != _SEPARATOR):
-                return None
-            draft.tags_code = tags_code(tags.decode())
+        if not take_tags(draft, raw):
+            return None
         queue_offset = wheel.next_offset
         draft.properties = properties
         physical_offset, size = self._stage(wheel, draft)
