@@ -213,6 +213,7 @@ class _Export:
             if plan is None:
                 return self._summary()
             if not plan.rows and not self.options.follow:
+                self._tidy(log)
                 return self._summary()
             if needs_no_spark(self.options, plan, self.read):
                 self.ready_s = time.monotonic()
@@ -282,7 +283,7 @@ class _Export:
 
     def _tidy(self, log: ExportLog) -> None:
         """Have a table merge its small files and take out its old days."""
-        if self.untidied and self.options.format in TABLES:
+        if self.options.format in TABLES:
             self.progress.phase("tidying the table")
             log.tidy(compact=self.options.compact, keep_days=self.options.keep_days)
         self.untidied = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tests.spark.fake_cluster import BROKER, FakeCluster
 from tests.spark.record_bytes import record
 from tests.spark.tables.exports import FORMATS, rows
 
+DAY_MS = 86_400_000
 FIRST = {"type": "record", "name": "Order", "fields": [{"name": "amount", "type": "double"}]}
 MORE = {**FIRST, "fields": [*FIRST["fields"], {"name": "country", "type": ["null", "string"], "default": None}]}
 
@@ -53,6 +55,17 @@ def test_bodies_of_a_schema_are_columns_and_fields_may_come(tmp_path: Path, tabl
     assert found[1]["body"] is None and found[1]["badRecord"]["body"] == b"\x01"
     assert (found[1]["badRecord"]["brokerName"], found[1]["badRecord"]["queueOffset"]) == (BROKER, 1)
     assert found[2]["body"] == {"amount": 2.5, "country": "DE"}
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_a_run_without_new_rows_tidies_too(tmp_path: Path, table_format: str) -> None:
+    now_ms = int(time.time() * 1000)
+    with FakeCluster() as cluster:
+        cluster.add("T", 0, [record(n, store_timestamp_ms=now_ms - n * DAY_MS) for n in range(5)])
+        assert exported(cluster, tmp_path, table_format) == 5
+        assert exported(cluster, tmp_path, table_format, keep_days=2) == 0
+        assert len(rows(tmp_path, table_format)) == 3
+        assert exported(cluster, tmp_path, table_format) == 0, "the table still knows its ends"
 
 
 def test_a_bad_record_fails_or_is_null_in_plain_files_too(tmp_path: Path) -> None:
