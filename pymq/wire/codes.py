@@ -233,6 +233,7 @@ class ResponseCode:
     ILLEGAL_OPERATION: Final = 604
     GO_AWAY: Final = 1500
     LMQ_QUOTA_EXCEEDED: Final = 2017
+    LITE_SUBSCRIPTION_QUOTA_EXCEEDED: Final = 2018
 
 
 # Index = code on the wire.

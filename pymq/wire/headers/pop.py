@@ -35,17 +35,21 @@ class PopMessageAnswer(Header, kw_only=True, frozen=True):
 
 
 class AckMessageHeader(Header, kw_only=True, frozen=True):
-    """ACK_MESSAGE (200051): ``topic`` is where the message was read, a retry topic perhaps."""
+    """ACK_MESSAGE (200051): ``topic`` is where the message was read, a retry topic perhaps.
+
+    With ``lite_topic`` it is the parent, and ``offset`` is that in the light queue.
+    """
 
     consumer_group: str
     topic: str
     queue_id: Int32
     extra_info: str
     offset: Int64
+    lite_topic: str | None = None
 
 
 class ChangeInvisibleTimeHeader(Header, kw_only=True, frozen=True):
-    """CHANGE_MESSAGE_INVISIBLETIME (200053)."""
+    """CHANGE_MESSAGE_INVISIBLETIME (200053). ``lite_topic``: as in :class:`AckMessageHeader`."""
 
     consumer_group: str
     topic: str
@@ -53,6 +57,7 @@ class ChangeInvisibleTimeHeader(Header, kw_only=True, frozen=True):
     extra_info: str
     offset: Int64
     invisible_time: Int64
+    lite_topic: str | None = None
 
 
 class ChangeInvisibleTimeAnswer(Header, kw_only=True, frozen=True):
