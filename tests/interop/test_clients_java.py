@@ -1,4 +1,4 @@
-"""The official Java clients 4.9.8 and 5.3.3, the latter with both header codecs, against the server under test."""
+"""The official Java clients 4.9.8, 5.3.3 and 5.5.0 against the server under test, the newer ones with both codecs."""
 
 from __future__ import annotations
 
@@ -62,6 +62,8 @@ VARIANTS = [
     Variant("java-4.9.8", "client-4.9.8", []),
     Variant("java-5.3.3", "client-5.3.3", []),
     Variant("java-5.3.3-binary", "client-5.3.3", ["-Drocketmq.serialize.type=ROCKETMQ"]),
+    Variant("java-5.5.0", "client-5.5.0", []),
+    Variant("java-5.5.0-binary", "client-5.5.0", ["-Drocketmq.serialize.type=ROCKETMQ"]),
 ]
 
 

@@ -1,4 +1,4 @@
-"""Pop consumption with the official Java client 5.3.3: its calls, and its push consumer with broker-side assignment."""
+"""Pop consumption with the official Java clients: their calls, and their push consumers with broker-side assignment."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from tests.interop.support.tools import own_places, require
 
 SCENARIOS = ["pop_api", "pop_push"]
 BINARY_SCENARIOS = ["pop_push"]
+VERSIONS = ["5.3.3", "5.5.0"]
 
 
-def _run(run_client: RunClient, name: str, scenarios: list[str], *more: str) -> ProgramRun:
+def _run(run_client: RunClient, version: str, name: str, scenarios: list[str], *more: str) -> ProgramRun:
     (java,) = require("java")
-    classes = compiled("pop", "client-5.3.3")
+    classes = compiled("pop", f"client-{version}")
     flags = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8", *more]
     flags += [*own_places("{directory}"), "-Drocketmq.client.logRoot={directory}/logs"]
-    return run_client(name, [java, *flags, "-cp", classes, "interop.PopMain"], scenarios, {})
+    return run_client(f"java-{version}-{name}", [java, *flags, "-cp", classes, "interop.PopMain"], scenarios, {})
 
 
-@pytest.fixture(scope="module")
-def java_run(run_client: RunClient) -> ProgramRun:
-    return _run(run_client, "java-5.3.3-pop", SCENARIOS)
+@pytest.fixture(scope="module", params=VERSIONS)
+def java_run(request: pytest.FixtureRequest, run_client: RunClient) -> ProgramRun:
+    return _run(run_client, request.param, "pop", SCENARIOS)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
@@ -31,11 +32,11 @@ def test_scenario(java_run: ProgramRun, server: Broker, scenario: str) -> None:
     java_run.check(scenario)
 
 
-@pytest.fixture(scope="module")
-def binary_run(run_client: RunClient, server: Broker) -> ProgramRun:
+@pytest.fixture(scope="module", params=VERSIONS)
+def binary_run(request: pytest.FixtureRequest, run_client: RunClient, server: Broker) -> ProgramRun:
     if server.kind != "pymq":
         pytest.skip("RocketMQ's broker refuses the codes of pops, which a binary header cuts")
-    return _run(run_client, "java-5.3.3-pop-binary", BINARY_SCENARIOS, "-Drocketmq.serialize.type=ROCKETMQ")
+    return _run(run_client, request.param, "pop-binary", BINARY_SCENARIOS, "-Drocketmq.serialize.type=ROCKETMQ")
 
 
 @pytest.mark.parametrize("scenario", [f"binary-{each}" for each in BINARY_SCENARIOS])

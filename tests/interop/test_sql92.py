@@ -21,7 +21,7 @@ COMMAND_TIMEOUT_S = 180
 UPDATE_BROKER_CONFIG = 25
 
 
-@pytest.fixture(scope="module", params=["client-4.9.8", "client-5.3.3"])
+@pytest.fixture(scope="module", params=["client-4.9.8", "client-5.3.3", "client-5.5.0"])
 def java_run(request: pytest.FixtureRequest, run_client: RunClient) -> ProgramRun:
     (java,) = require("java")
     flags = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8"]

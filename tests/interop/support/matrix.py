@@ -88,11 +88,19 @@ COLUMNS = [
     Column("Java 4.9.8", {"test_clients_java.py": "java-4.9.8-", "test_sql92.py": "client-4.9.8-"}),
     Column(
         "Java 5.3.3",
-        {"test_clients_java.py": "java-5.3.3-", "test_sql92.py": "client-5.3.3-", "test_pop_java.py": ""},
+        {"test_clients_java.py": "java-5.3.3-", "test_sql92.py": "client-5.3.3-", "test_pop_java.py": "5.3.3-"},
     ),
     Column(
         "Java 5.3.3, binary headers",
-        {"test_clients_java.py": "java-5.3.3-binary-", "test_pop_java.py": "binary-"},
+        {"test_clients_java.py": "java-5.3.3-binary-", "test_pop_java.py": "5.3.3-binary-"},
+    ),
+    Column(
+        "Java 5.5.0",
+        {"test_clients_java.py": "java-5.5.0-", "test_sql92.py": "client-5.5.0-", "test_pop_java.py": "5.5.0-"},
+    ),
+    Column(
+        "Java 5.5.0, binary headers",
+        {"test_clients_java.py": "java-5.5.0-binary-", "test_pop_java.py": "5.5.0-binary-"},
     ),
     Column("Go 2.1.2", {"test_clients_go.py": ""}),
     Column("C++ 0.4.4", {"test_clients_cpp.py": ""}),

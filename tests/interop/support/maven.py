@@ -21,6 +21,7 @@ ARTIFACT_SETS: dict[str, list[str]] = {
     "server-4.9.7": ["org.apache.rocketmq:rocketmq-namesrv:4.9.7", "org.apache.rocketmq:rocketmq-broker:4.9.7"],
     "client-4.9.8": ["org.apache.rocketmq:rocketmq-client:4.9.8"],
     "client-5.3.3": ["org.apache.rocketmq:rocketmq-client:5.3.3"],
+    "client-5.5.0": ["org.apache.rocketmq:rocketmq-client:5.5.0"],
     "signed-4.9.8": ["org.apache.rocketmq:rocketmq-client:4.9.8", "org.apache.rocketmq:rocketmq-acl:4.9.8"],
     # The gRPC client, and the remoting client for messages that cross between the protocols.
     "grpc-5.2.0": ["org.apache.rocketmq:rocketmq-client-java:5.2.0", "org.apache.rocketmq:rocketmq-client:5.3.3"],
