@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pymq.client.admin import Admin
     from pymq.client.app import App
     from pymq.client.consume_result import ConsumeResult
+    from pymq.client.lite_consumer import LiteConsumer
     from pymq.client.producer import Producer
     from pymq.client.pull_consumer import PullConsumer
     from pymq.client.push_consumer import PushConsumer
@@ -28,6 +29,7 @@ _HOMES = {
     "App": "pymq.client.app",
     "ConsumeResult": "pymq.client.consume_result",
     "Credentials": "pymq.security.credentials",
+    "LiteConsumer": "pymq.client.lite_consumer",
     "Message": "pymq.model.message",
     "MessageQueue": "pymq.model.message",
     "Producer": "pymq.client.producer",
@@ -52,6 +54,7 @@ __all__ = [
     "App",
     "ConsumeResult",
     "Credentials",
+    "LiteConsumer",
     "Message",
     "MessageQueue",
     "Producer",

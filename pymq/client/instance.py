@@ -53,13 +53,15 @@ class Membership:
     """What a client is to brokers, and what it hears: the groups that it is a member of, requests, changed routes.
 
     ``describe_consumer()`` returns the consumer's part of a heartbeat; it is None for clients that are in no consumer
-    group. ``on_request(command, address)`` receives the requests of brokers, ``on_route_change(topic)`` a topic.
+    group. ``on_request(command, address)`` receives the requests of brokers, ``on_route_change(topic)`` a topic,
+    ``on_connection_lost(address)`` the address of a broker or name server.
     """
 
     producer_group: str | None = None
     describe_consumer: Callable[[], ConsumerData] | None = None
     on_request: OnRequest | None = None
     on_route_change: Callable[[str], None] | None = None
+    on_connection_lost: Callable[[str], None] | None = None
 
     @property
     def is_in_group(self) -> bool:
@@ -265,6 +267,8 @@ class ClientInstance:
     def _lost(self, address: str) -> None:
         self._heartbeat_sent_to.discard(address)
         self._announcing.pop(address, None)
+        if self._membership.on_connection_lost is not None:
+            self._membership.on_connection_lost(address)
 
     async def _leave_groups(self) -> None:
         producer_group = self._membership.producer_group

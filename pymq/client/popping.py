@@ -27,8 +27,9 @@ POP_COUNT_MAX = 32  # messages of one pop
 ANY_QUEUE = -1
 CALL_TIMEOUT_S = 10.0
 ANSWER_SLACK_S = 10.0
-_NOTHING = (ResponseCode.POLLING_TIMEOUT, ResponseCode.POLLING_FULL, ResponseCode.PULL_NOT_FOUND)
-_FULL_PAUSE_S = 0.2
+# Answers of a pop that found nothing.
+NOTHING = (ResponseCode.POLLING_TIMEOUT, ResponseCode.POLLING_FULL, ResponseCode.PULL_NOT_FOUND)
+FULL_PAUSE_S = 0.2
 
 
 class Popping:
@@ -61,9 +62,9 @@ class Popping:
         address = await self._instance.routes.write_address(MessageQueue(queue.topic, queue.broker_name, 0))
         timeout_s = wait_ms / 1000 + ANSWER_SLACK_S
         answer = await self._instance.remoting.invoke(address, request(RequestCode.POP_MESSAGE, header), timeout_s)
-        if answer.code in _NOTHING:
+        if answer.code in NOTHING:
             if answer.code == ResponseCode.POLLING_FULL:
-                await asyncio.sleep(_FULL_PAUSE_S)
+                await asyncio.sleep(FULL_PAUSE_S)
             return []
         if answer.code != ResponseCode.SUCCESS:
             raise explained(RefusedError(answer.code, answer.remark, address), subscription)
@@ -76,12 +77,14 @@ class Popping:
 
     async def ack(self, received: Received) -> None:
         """Acknowledge a message: it does not come again. Too late or twice is no error. Raises as :meth:`pop`."""
+        queue_id, offset = received.place
         header = AckMessageHeader(
             consumer_group=self._group,
             topic=received.topic,
-            queue_id=received.message.queue_id,
+            queue_id=queue_id,
             extra_info=received.receipt,
-            offset=received.message.queue_offset,
+            offset=offset,
+            lite_topic=received.lite_topic,
         )
         await self._ask(received, request(RequestCode.ACK_MESSAGE, header))
         received.done = True
@@ -91,27 +94,28 @@ class Popping:
 
         Raises RefusedError when the receipt is over, else as :meth:`pop`.
         """
-        message = received.message
+        queue_id, offset = received.place
         header = ChangeInvisibleTimeHeader(
             consumer_group=self._group,
             topic=received.topic,
-            queue_id=message.queue_id,
+            queue_id=queue_id,
             extra_info=received.receipt,
-            offset=message.queue_offset,
+            offset=offset,
             invisible_time=invisible_ms,
+            lite_topic=received.lite_topic,
         )
         answer, address = await self._ask(received, request(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header))
         fields = read_answer(ChangeInvisibleTimeAnswer, answer, address)
         old = pop.decode_receipt(received.receipt)
         renewed = pop.Receipt(
-            message.queue_offset,
+            offset,
             fields.pop_time,
             fields.invisible_time,
             fields.revive_qid,
             old.retry_flag,
             old.broker_name,
         )
-        received.receipt = pop.encode_receipt(renewed, message.queue_id, message.queue_offset)
+        received.receipt = pop.encode_receipt(renewed, queue_id, offset)
 
     async def give_back(self, received: Received, invisible_ms: int = 0) -> None:
         """Let a message come again after ``invisible_ms``, here or elsewhere. Raises as :meth:`extend`."""

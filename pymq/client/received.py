@@ -18,6 +18,15 @@ class Received:
     done: bool = False  # acknowledged or given back by this client
     delivery: str = ""  # the id of this delivery in traces, which only a consumer with trace=True writes
     received_ms: int = 0  # by the monotonic clock, for traces
+    lite_topic: str | None = None  # where a LiteConsumer received it, with the offset there
+    lite_offset: int = -1
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """The queue's id and the offset that a receipt is for: those of the lite topic, if there is one."""
+        if self.lite_topic is not None:
+            return 0, self.lite_offset
+        return self.message.queue_id, self.message.queue_offset
 
     def content(self) -> bytes:
         """Return the body as its producer wrote it. Raises InflateError."""

@@ -1,11 +1,11 @@
-"""The loop over a SimpleConsumer: receives ahead, acknowledges what the loop's body is done with."""
+"""The loop over a SimpleConsumer or LiteConsumer: receives ahead, acknowledges what the loop's body is done with."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Protocol
 
 from pymq.client.received import Received
@@ -14,60 +14,36 @@ from pymq.errors import ClosedError, RefusedError, UnreachableError
 
 log = logging.getLogger(__name__)
 
-WAIT_MS = 15_000
-SEVERAL_WAIT_MS = 500  # with several topics, one after the other is asked
 RETRY_PAUSE_S = 1.0
 
 
 class Receiver(Protocol):
-    """What the loop asks of a SimpleConsumer."""
+    """What the loop asks of a consumer."""
 
     group: str
 
-    async def receive(
-        self,
-        topic: str,
-        count_max: int = ...,
-        *,
-        invisible_ms: int = ...,
-        wait_ms: int = ...,
-        expression: str = ...,
-        sql: str | None = ...,
-    ) -> list[Received]: ...
     async def ack(self, received: Received) -> None: ...
     async def extend(self, received: Received, invisible_ms: int) -> None: ...
     async def give_back(self, received: Received) -> None: ...
 
 
 async def received_loop(
-    consumer: Receiver,
-    subscribed: Mapping[str, tuple[str, str | None]],
-    clock: Clock,
-    count_max: int,
-    invisible_ms: int,
+    consumer: Receiver, receive: Callable[[], Awaitable[list[Received]]], clock: Clock, invisible_ms: int
 ) -> AsyncGenerator[Received, None]:
-    """Yield messages of the ``subscribed`` topics, as SimpleConsumer.messages says. Ends when the consumer stops.
+    """Yield what ``receive`` returns, as SimpleConsumer.messages says. Ends when the consumer stops.
 
     Brokers that can't be reached are asked again. Raises NotFoundError, RefusedError.
     """
     ahead: deque[Received] = deque()
     current: Received | None = None
-    turn = 0
     try:
         while True:
-            topics = list(subscribed)
-            topic = topics[turn % len(topics)]
-            turn += 1
-            expression, sql = subscribed[topic]
-            wait_ms = WAIT_MS if len(topics) == 1 else SEVERAL_WAIT_MS
             try:
-                ahead += await consumer.receive(
-                    topic, count_max, invisible_ms=invisible_ms, wait_ms=wait_ms, expression=expression, sql=sql
-                )
+                ahead += await receive()
             except ClosedError:
                 return
             except UnreachableError as error:
-                log.warning("group %s receives nothing of %s for now: %s", consumer.group, topic, error)
+                log.warning("group %s receives nothing for now: %s", consumer.group, error)
                 await asyncio.sleep(RETRY_PAUSE_S)
             received_ms = clock.monotonic_ms()
             while ahead:

@@ -5,9 +5,11 @@ No queue belongs to a member, and none joins a group: any number of processes ma
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
+from pymq.client.broker_turns import BrokerTurns
 from pymq.client.group_client import GroupClient
 from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance, ClusterAccess
 from pymq.client.popping import ANY_QUEUE, POP_COUNT_MAX, Popping
@@ -25,8 +27,8 @@ from pymq.security.credentials import Credentials
 
 INVISIBLE_MS = 60_000
 WAIT_MS = 15_000
-# With several brokers, a receive waits this long at one before it looks at the next one.
-SLICE_MS = 1000
+# In a loop over several topics, one after the other is asked so long.
+SEVERAL_WAIT_MS = 500
 
 
 class SimpleConsumer(GroupClient):
@@ -64,7 +66,7 @@ class SimpleConsumer(GroupClient):
         self._popping = Popping(group, instance, from_end=from_end)
         self._tracer = Tracer(instance, group, "CONSUME") if trace else None
         self._subscribed: dict[str, tuple[str, str | None]] = {}  # topic -> (expression, SQL)
-        self._turn = 0  # so that no broker is always the first
+        self._turns = BrokerTurns(instance.clock)
 
     async def start(self) -> None:
         """Start background jobs, such as the refresh of routes. Raises ClosedError after a stop."""
@@ -100,31 +102,19 @@ class SimpleConsumer(GroupClient):
         if not 1 <= count_max <= POP_COUNT_MAX:
             raise UsageError(f"count_max={count_max}: use 1 to {POP_COUNT_MAX}")
         subscription = SubscriptionOptions(expression, sql).subscription(check_topic(topic), 0, self._instance.clock)
-        clock = self._instance.clock
-        end_ms = clock.monotonic_ms() + wait_ms
         brokers = await self.brokers(topic) if broker_name is None else [broker_name]
-        ask_ms = wait_ms if len(brokers) == 1 else 0
-        while True:
-            self._turn += 1
-            first = self._turn % len(brokers)
-            errors: list[UnreachableError] = []
-            for broker in brokers[first:] + brokers[:first]:
-                try:
-                    queue = MessageQueue(topic, broker, ANY_QUEUE)
-                    found = await self._popping.pop(queue, count_max, invisible_ms, ask_ms, subscription)
-                except UnreachableError as error:
-                    errors.append(error)
-                    continue
-                if found:
-                    self._trace_delivery(found)
-                    return found
-            if len(errors) == len(brokers):
-                self._instance.renew_route(topic)
-                raise errors[0]
-            left_ms = end_ms - clock.monotonic_ms()
-            if left_ms <= 0:
-                return []
-            ask_ms = left_ms if len(brokers) == 1 else min(left_ms, SLICE_MS)
+
+        async def ask(broker: str, ask_ms: int) -> list[Received]:
+            queue = MessageQueue(topic, broker, ANY_QUEUE)
+            return await self._popping.pop(queue, count_max, invisible_ms, ask_ms, subscription)
+
+        try:
+            found = await self._turns.take(brokers, wait_ms, ask)
+        except UnreachableError:
+            self._instance.renew_route(topic)
+            raise
+        self._trace_delivery(found)
+        return found
 
     def subscribe(self, topic: str, expression: str = EVERYTHING, *, sql: str | None = None) -> None:
         """Name a topic, with the messages wanted of it, for loops over this consumer. Raises UsageError."""
@@ -144,7 +134,18 @@ class SimpleConsumer(GroupClient):
         """
         if not self._subscribed:
             raise UsageError("nothing is subscribed: call subscribe(topic) before the loop")
-        return received_loop(self, self._subscribed, self._instance.clock, count_max, invisible_ms)
+        turns = itertools.count()
+
+        async def receive() -> list[Received]:
+            topics = list(self._subscribed)
+            topic = topics[next(turns) % len(topics)]
+            expression, sql = self._subscribed[topic]
+            wait_ms = WAIT_MS if len(topics) == 1 else SEVERAL_WAIT_MS
+            return await self.receive(
+                topic, count_max, invisible_ms=invisible_ms, wait_ms=wait_ms, expression=expression, sql=sql
+            )
+
+        return received_loop(self, receive, self._instance.clock, invisible_ms)
 
     async def ack(self, received: Received) -> None:
         """Acknowledge a message: it does not come again. Too late or twice is no error. Raises as :meth:`receive`."""
@@ -178,7 +179,7 @@ class SimpleConsumer(GroupClient):
             self._trace_result(received, failed=True)
 
     def _trace_delivery(self, found: list[Received]) -> None:
-        if self._tracer is not None:
+        if self._tracer is not None and found:
             delivery = self._tracer.delivered([received.message for received in found])
             now_ms = self._instance.clock.monotonic_ms()
             for received in found:

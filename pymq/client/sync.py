@@ -20,6 +20,8 @@ from typing import Any, Generic, Never, Protocol, Self, TypeVar, Unpack
 
 from pymq.client.consumer_settings import FIRST
 from pymq.client.handler import OnMessage
+from pymq.client.lite_consumer import LiteConsumer as AsyncLiteConsumer
+from pymq.client.lite_subscriptions import OnLost
 from pymq.client.loop_thread import LoopThread, blocking_loop, on_loop, shared
 from pymq.client.options import (
     ClientOptions,
@@ -54,6 +56,7 @@ from pymq.model.record import StoredMessage
 
 __all__ = [
     "Admin",
+    "LiteConsumer",
     "LoopThread",
     "Producer",
     "PullConsumer",
@@ -74,6 +77,7 @@ class _Client(Protocol):
 
 ClientT = TypeVar("ClientT", bound=_Client)
 ProducerT = TypeVar("ProducerT", bound=AsyncProducer)
+ReceiverT = TypeVar("ReceiverT", AsyncSimpleConsumer, AsyncLiteConsumer)
 
 
 class _Blocking(Generic[ClientT]):
@@ -315,7 +319,34 @@ class PushConsumer(_Blocking[AsyncPushConsumer]):
         shared.call(self._client.wait())
 
 
-class SimpleConsumer(_Blocking[AsyncSimpleConsumer]):
+class _Settling(_Blocking[ReceiverT]):
+    """What both blocking consumers of receipts do with a message."""
+
+    def __iter__(self) -> Iterator[Received]:
+        return self.messages()
+
+    def messages(self, count_max: int = 16, *, invisible_ms: int = INVISIBLE_MS) -> Iterator[Received]:
+        """Yield messages of what is subscribed without end, as SimpleConsumer.messages does."""
+        return blocking_loop(self._client.messages(count_max, invisible_ms=invisible_ms))
+
+    def ack(self, received: Received) -> None:
+        """Acknowledge a message: it does not come again."""
+        shared.call(self._client.ack(received))
+
+    def extend(self, received: Received, invisible_ms: int) -> None:
+        """Keep a message away for ``invisible_ms`` from now on, and renew its receipt."""
+        shared.call(self._client.extend(received, invisible_ms))
+
+    def give_back(self, received: Received) -> None:
+        """Let a message come again at once, here or elsewhere."""
+        shared.call(self._client.give_back(received))
+
+    def give_up(self, received: Received) -> None:
+        """Move a message to the group's dead letters at once."""
+        shared.call(self._client.give_up(received))
+
+
+class SimpleConsumer(_Settling[AsyncSimpleConsumer]):
     """:class:`~pymq.client.simple_consumer.SimpleConsumer` with blocking methods; takes the same arguments."""
 
     def __init__(
@@ -361,28 +392,56 @@ class SimpleConsumer(_Blocking[AsyncSimpleConsumer]):
         subscribe = self._client.subscribe
         shared.call(on_loop(lambda: subscribe(topic, expression, sql=sql)))
 
-    def __iter__(self) -> Iterator[Received]:
-        return self.messages()
 
-    def messages(self, count_max: int = 16, *, invisible_ms: int = INVISIBLE_MS) -> Iterator[Received]:
-        """Yield messages of the subscribed topics without end, as SimpleConsumer.messages does."""
-        return blocking_loop(self._client.messages(count_max, invisible_ms=invisible_ms))
+class LiteConsumer(_Settling[AsyncLiteConsumer]):
+    """:class:`~pymq.client.lite_consumer.LiteConsumer` with blocking methods. ``on_lost`` runs in the loop's thread."""
 
-    def ack(self, received: Received) -> None:
-        """Acknowledge a message: it does not come again."""
-        shared.call(self._client.ack(received))
+    def __init__(
+        self,
+        group: str,
+        topic: str,
+        *,
+        namesrv: str | Sequence[str] | None = None,
+        on_lost: OnLost | None = None,
+        **options: Unpack[ClientOptions],
+    ) -> None:
+        super().__init__(lambda: AsyncLiteConsumer(group, topic, namesrv=namesrv, on_lost=on_lost, **options))
 
-    def extend(self, received: Received, invisible_ms: int) -> None:
-        """Keep a message away for ``invisible_ms`` from now on, and renew its receipt."""
-        shared.call(self._client.extend(received, invisible_ms))
+    @property
+    def lite_topics(self) -> frozenset[str]:
+        """The lite topics that this client subscribes to now."""
+        return self._client.lite_topics
 
-    def give_back(self, received: Received) -> None:
-        """Let a message come again at once, here or elsewhere."""
-        shared.call(self._client.give_back(received))
+    def subscribe(
+        self, *lite_topics: str, consume_from: str | None = None, offset: int | None = None, tail: int | None = None
+    ) -> None:
+        """Subscribe to lite topics, as LiteConsumer.subscribe does."""
+        shared.call(self._client.subscribe(*lite_topics, consume_from=consume_from, offset=offset, tail=tail))
 
-    def give_up(self, received: Received) -> None:
-        """Move a message to the group's dead letters at once."""
-        shared.call(self._client.give_up(received))
+    def subscribe_all(self) -> None:
+        """Get messages of all lite topics, as LiteConsumer.subscribe_all does."""
+        shared.call(self._client.subscribe_all())
+
+    def unsubscribe(self, *lite_topics: str) -> None:
+        """End subscriptions."""
+        shared.call(self._client.unsubscribe(*lite_topics))
+
+    def receive(
+        self,
+        count_max: int = 16,
+        *,
+        invisible_ms: int = INVISIBLE_MS,
+        wait_ms: int = WAIT_MS,
+        broker_name: str | None = None,
+    ) -> list[Received]:
+        """Receive messages. Raises what LiteConsumer.receive raises."""
+        return shared.call(
+            self._client.receive(count_max, invisible_ms=invisible_ms, wait_ms=wait_ms, broker_name=broker_name)
+        )
+
+    def brokers(self) -> list[str]:
+        """Return the names of the brokers that have readable queues of the parent topic."""
+        return shared.call(self._client.brokers())
 
 
 class PullConsumer(_Blocking[AsyncPullConsumer]):

@@ -96,7 +96,9 @@ def test_name_servers_come_from_the_environment(monkeypatch: pytest.MonkeyPatch)
 _NOT_BLOCKING = {"inherited", "commit_copy", "failure", "leave_message", "messages", "running_info", "pull_as"}
 
 
-@pytest.mark.parametrize("name", ["Producer", "TransactionProducer", "PushConsumer", "PullConsumer", "SimpleConsumer"])
+@pytest.mark.parametrize(
+    "name", ["Producer", "TransactionProducer", "PushConsumer", "PullConsumer", "SimpleConsumer", "LiteConsumer"]
+)
 def test_a_blocking_client_has_all_that_its_asyncio_client_has(name: str) -> None:
     public = [
         {member for member in dir(getattr(module, name)) if not member.startswith("_")} - _NOT_BLOCKING
