@@ -40,6 +40,7 @@ HEADINGS: Mapping[str, CommandTable] = {
     "Operate": {
         "topic": ("pymq.cli.topic.command", "List, create, update, delete and inspect topics."),
         "group": ("pymq.cli.group.command", "List, create, change, delete and inspect consumer groups."),
+        "lite": ("pymq.cli.lite.command", "List and inspect lite topics, and the lag of their groups."),
         "offset": ("pymq.cli.offset.command", "Show where consumer groups are, and move them."),
         "dlq": ("pymq.cli.dlq.command", "List, show, resend, export and delete dead letters."),
         "config": ("pymq.cli.config.command", "Show, change and check settings of brokers and name servers."),

@@ -16,6 +16,7 @@ from pymq.client.admin.draining import DrainAdmin as AsyncDrainAdmin
 from pymq.client.admin.filters import FilterAdmin as AsyncFilterAdmin
 from pymq.client.admin.groups import GroupAdmin as AsyncGroupAdmin
 from pymq.client.admin.instances import InstanceAdmin as AsyncInstanceAdmin
+from pymq.client.admin.lites import LiteAdmin as AsyncLiteAdmin
 from pymq.client.admin.messages import MessageAdmin as AsyncMessageAdmin
 from pymq.client.admin.namesrv import NamesrvAdmin as AsyncNamesrvAdmin
 from pymq.client.admin.offsets import OffsetAdmin as AsyncOffsetAdmin
@@ -237,6 +238,16 @@ class PermissionAdmin(_Part[AsyncPermissionAdmin]):
     announce = _blocking(AsyncPermissionAdmin.announce)
 
 
+class LiteAdmin(_Part[AsyncLiteAdmin]):
+    """The blocking form of :class:`~pymq.client.admin.lites.LiteAdmin`."""
+
+    broker = _blocking(AsyncLiteAdmin.broker)
+    parent = _blocking(AsyncLiteAdmin.parent)
+    topic = _blocking(AsyncLiteAdmin.topic)
+    client = _blocking(AsyncLiteAdmin.client)
+    group = _blocking(AsyncLiteAdmin.group)
+
+
 class TraceAdmin(_Part[AsyncTraceAdmin]):
     """The blocking form of :class:`~pymq.client.admin.traces.TraceAdmin`."""
 
@@ -285,6 +296,7 @@ class Admin:
         self.offsets = OffsetAdmin(lambda: self._admin.offsets)
         self.brokers = BrokerAdmin(lambda: self._admin.brokers)
         self.instances = InstanceAdmin(lambda: self._admin.instances)
+        self.lites = LiteAdmin(lambda: self._admin.lites)
         self.permissions = PermissionAdmin(lambda: self._admin.permissions)
         self.settings = SettingsAdmin(lambda: self._admin.settings)
         self.filters = FilterAdmin(lambda: self._admin.filters)

@@ -106,10 +106,11 @@ class BrokerLites(msgspec.Struct, rename="camel", kw_only=True):
     group_meta: dict[str, list[str]] = msgspec.field(default_factory=dict)
 
 
-class ParentTopicLites(msgspec.Struct, rename="camel", kw_only=True):
+class ParentTopicLites(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True):
     """The lite topics of a parent, and the groups that are bound to it.
 
-    ``ttl``: minutes of expiration; ``lmq_num``: light queues of all parents.
+    ``ttl``: minutes of expiration; ``lmq_num``: light queues of all parents. ``pymq_lite_topics``: names with next
+    offsets, of PyMQ's brokers and if the request asks for them.
     """
 
     topic: str
@@ -117,6 +118,7 @@ class ParentTopicLites(msgspec.Struct, rename="camel", kw_only=True):
     lmq_num: int
     lite_topic_count: int
     groups: list[str] | None = None
+    pymq_lite_topics: list[tuple[str, int]] | None = None
 
 
 class LiteTopicState(msgspec.Struct, rename="camel", kw_only=True):

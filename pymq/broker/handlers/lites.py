@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pymq.model.tables import TopicConfig
     from pymq.store.store import LightReader
 
+LITE_TOPICS_PER_PAGE_MAX = 1000  # named in one answer
 _STORE_TYPE = "default"  # RocketMQ's name of a store with files
 
 
@@ -56,8 +57,19 @@ class LiteHandlers:
             ttl=expiration_minutes(topic.attributes),
             lmq_num=self._lights.count,
             lite_topic_count=self._lights.count_of(header.topic),
+            pymq_lite_topics=self._page(header),
         )
         return Reply(body=encode_admin_body(body))
+
+    def _page(self, header: ParentTopicHeader) -> list[tuple[str, int]] | None:
+        """Return the lite topics that the request asks for, None for none."""
+        start, count = header.pymq_start, header.pymq_count
+        if not 0 <= count <= LITE_TOPICS_PER_PAGE_MAX or start < 0:
+            raise Refusal(
+                ResponseCode.INVALID_PARAMETER,
+                f"pymqStart is {start} and pymqCount {count}: use 0 and more, and at most {LITE_TOPICS_PER_PAGE_MAX}",
+            )
+        return self._lights.page(header.topic, start, count) if count else None
 
     def lite_topic(self, request: Command, header: LiteTopicHeader, peer: Peer) -> Reply | None:
         """Return a lite topic's ends, once a name server has named the queues of its parent."""

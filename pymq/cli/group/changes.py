@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,6 +23,14 @@ from pymq.errors import UsageError
 if TYPE_CHECKING:
     from pymq.client.admin import Admin
     from pymq.operations.group.changes import Deletion
+
+
+class LiteModel(StrEnum):
+    """How members share the lite topics of a group."""
+
+    shared = "shared"
+    exclusive = "exclusive"
+
 
 NewGroupArgument = Annotated[str, typer.Argument(metavar="NAME", help="The consumer group.")]
 RetriesOption = Annotated[
@@ -53,6 +62,17 @@ SlowBrokerOption = Annotated[
     int | None,
     typer.Option("--slow-broker-id", metavar="ID", min=0, help="The broker that slow members are sent to; 0: stay."),
 ]
+LiteParentOption = Annotated[
+    str | None,
+    typer.Option("--lite", metavar="TOPIC", help="The group reads lite topics of this topic, of type lite."),
+]
+LiteModelOption = Annotated[
+    LiteModel | None,
+    typer.Option("--lite-model", help="Exclusive: a new subscriber of a lite topic takes it from the one before."),
+]
+LiteWildcardOption = Annotated[
+    bool | None, typer.Option("--lite-all/--lite-named", help="Members get all lite topics, or those that they name.")
+]
 
 _COLUMNS = [
     Column("broker"),
@@ -74,6 +94,9 @@ def create(
     notify: NotifyOption = None,
     consume_timeout: TimeoutMinutesOption = None,
     slow_broker_id: SlowBrokerOption = None,
+    lite_parent: LiteParentOption = None,
+    lite_model: LiteModelOption = None,
+    lite_wildcard: LiteWildcardOption = None,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
 ) -> None:
@@ -90,6 +113,7 @@ def create(
         notify_members=notify,
         consume_timeout_min=consume_timeout,
         slow_broker_id=slow_broker_id,
+        **_lite_settings(lite_parent, lite_model, lite_wildcard),
     )
     _put(name, clusters, brokers, settings, dry_run, output, session, is_new=True)
 
@@ -107,6 +131,9 @@ def update(
     notify: NotifyOption = None,
     consume_timeout: TimeoutMinutesOption = None,
     slow_broker_id: SlowBrokerOption = None,
+    lite_parent: LiteParentOption = None,
+    lite_model: LiteModelOption = None,
+    lite_wildcard: LiteWildcardOption = None,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
 ) -> None:
@@ -120,6 +147,7 @@ def update(
         notify_members=notify,
         consume_timeout_min=consume_timeout,
         slow_broker_id=slow_broker_id,
+        **_lite_settings(lite_parent, lite_model, lite_wildcard),
     )
     if not settings:
         raise UsageError("nothing to change is given: pymq group update --help lists the settings")
@@ -227,6 +255,15 @@ def _put(
     if dry_run:
         print_note("nothing was changed: leave --dry-run out to apply this")
     end_partial(unreached, is_change=True)
+
+
+def _lite_settings(parent: str | None, model: LiteModel | None, is_wildcard: bool | None) -> dict[str, str | None]:
+    """Return the attributes of a group that reads lite topics, as brokers spell their values."""
+    return {
+        "lite_parent": parent,
+        "lite_model": None if model is None else model.capitalize(),
+        "lite_wildcard": None if is_wildcard is None else str(is_wildcard).lower(),
+    }
 
 
 def _given(**settings: Any) -> dict[str, Any]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pymq.client.admin.filters import FilterAdmin
     from pymq.client.admin.groups import GroupAdmin
     from pymq.client.admin.instances import InstanceAdmin
+    from pymq.client.admin.lites import LiteAdmin
     from pymq.client.admin.messages import MessageAdmin
     from pymq.client.admin.namesrv import NamesrvAdmin
     from pymq.client.admin.offsets import OffsetAdmin
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 class Admin:
     """Admin calls by noun: ``cluster``, ``topics``, ``groups``, ``offsets``, ``draining``, ``filters``, ``brokers``,
-    ``instances``, ``permissions``, ``settings``, ``replication``, ``messages``, ``traces``, ``auth``,
+    ``instances``, ``lites``, ``permissions``, ``settings``, ``replication``, ``messages``, ``traces``, ``auth``,
     ``namesrv``. A part is imported and made at its first use, because a command needs only a few.
 
     ``namesrv``: "host:port" texts, or one text with several joined by ``;``; without them NAMESRV_ADDR from the
@@ -154,6 +155,13 @@ class Admin:
         from pymq.client.admin.instances import InstanceAdmin
 
         return InstanceAdmin(self.cluster, self.groups, self.brokers)
+
+    @cached_property
+    def lites(self) -> LiteAdmin:
+        """Lite topics, their subscribers and groups."""
+        from pymq.client.admin.lites import LiteAdmin
+
+        return LiteAdmin(self._connection)
 
     @cached_property
     def permissions(self) -> PermissionAdmin:

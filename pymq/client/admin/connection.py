@@ -233,7 +233,7 @@ class AdminConnection:
         return answer
 
     async def ask_or_none(
-        self, address: str, code: int, header: Header, empty_codes: frozenset[int], body: bytes = b""
+        self, address: str, code: int, header: Header | None, empty_codes: frozenset[int], body: bytes = b""
     ) -> Command | None:
         """Do what :meth:`ask_broker` does, but returns None for the response codes that mean "not found"."""
         try:

@@ -32,6 +32,13 @@ SETTINGS = {
     "slow_broker_id": "which_broker_when_consume_slowly",
 }
 
+# Attributes of a group, which brokers keep as text: of the members of a group that reads lite topics.
+ATTRIBUTES = {
+    "lite_parent": "lite.bind.topic",
+    "lite_model": "lite.sub.model",
+    "lite_wildcard": "lite.sub.wildcard",
+}
+
 Settings = Mapping[str, Any]
 
 
@@ -180,7 +187,15 @@ def _exists(name: str, target: BrokerTarget) -> UnsafeError:
 
 
 def _with(config: SubscriptionGroupConfig, settings: Settings) -> SubscriptionGroupConfig:
-    return msgspec.structs.replace(config, **{SETTINGS[key]: value for key, value in settings.items()})
+    """Return the group with the settings."""
+    members = {SETTINGS[key]: value for key, value in settings.items() if key in SETTINGS}
+    attributes = {ATTRIBUTES[key]: str(value) for key, value in settings.items() if key in ATTRIBUTES}
+    return msgspec.structs.replace(config, **members, attributes={**config.attributes, **attributes})
+
+
+def _attributes(config: SubscriptionGroupConfig) -> dict[str, str | None]:
+    """Return the attributes of a group, None for one that it has not."""
+    return {key: config.attributes.get(name) for key, name in ATTRIBUTES.items()}
 
 
 def _record(
@@ -193,17 +208,20 @@ def _record(
         "cluster": target.cluster,
         "address": target.address,
         **{key: getattr(after, member) for key, member in SETTINGS.items()},
+        **_attributes(after),
         "changes": _changes(before, after, changed) if before is not None else ["new"],
         "applied": is_applied,
     }
 
 
 def _changes(before: SubscriptionGroupConfig, after: SubscriptionGroupConfig, changed: Sequence[str]) -> list[str]:
-    return [
+    members = [
         f"{key} {_text(getattr(before, member))} -> {_text(getattr(after, member))}"
         for key, member in SETTINGS.items()
         if member in changed
     ]
+    old, new = _attributes(before), _attributes(after)
+    return members + [f"{key} {old[key] or 'none'} -> {new[key]}" for key in new if new[key] != old[key]]
 
 
 def _text(value: Any) -> str:

@@ -308,6 +308,14 @@ class LightQueues:
         """Return True for a lite topic with messages, or one that had some not long ago."""
         return lite in self._numbers.get(parent, ())
 
+    def page(self, parent: str, start: int, count: int) -> list[tuple[str, int]]:
+        """Return lite topics of a parent with their next offsets: ``count`` of them behind the first ``start``.
+
+        They stand in the order in which they came. Those that expire between two pages move the others.
+        """
+        some = islice(self._numbers.get(parent, {}).items(), start, start + count)
+        return [(lite, self._ends[queue]) for lite, queue in some]
+
     def count_of(self, parent: str) -> int:
         """Return the number of the parent's lite topics."""
         return len(self._numbers.get(parent, ()))

@@ -32,6 +32,10 @@ class LightReader:
         """Return the number of a topic's lite topics."""
         return self._lights.count_of(parent)
 
+    def page(self, parent: str, start: int, count: int) -> list[tuple[str, int]]:
+        """Return up to ``count`` lite topics of a parent with their next offsets, behind the first ``start``."""
+        return self._lights.page(parent, start, count)
+
     def has(self, parent: str, lite: str) -> bool:
         """Return True for a lite topic with messages, or one that had some not long ago."""
         return self._lights.has(parent, lite)

@@ -41,9 +41,14 @@ class NotifyUnsubscribeLiteHeader(Header, kw_only=True, frozen=True):
 
 
 class ParentTopicHeader(Header, kw_only=True, frozen=True):
-    """GET_PARENT_TOPIC_INFO (200075)."""
+    """GET_PARENT_TOPIC_INFO (200075).
+
+    Fields of PyMQ: ``pymq_count`` lite topics are named in the answer, behind the first ``pymq_start``.
+    """
 
     topic: str
+    pymq_start: Int32 = 0
+    pymq_count: Int32 = 0
 
 
 class LiteTopicHeader(Header, kw_only=True, frozen=True):
