@@ -12,6 +12,7 @@ from pymq.model.tables import SubscriptionGroupConfig
 from pymq.wire.access import Claim
 from pymq.wire.bodies_admin import GroupConfigList, ListedGroups, ListedTopics, TopicConfigList, decode_admin_body
 from pymq.wire.bodies_client import HeartbeatData, LockRequest, decode_body
+from pymq.wire.bodies_lites import decode_lite_subscriptions
 from pymq.wire.bodies_pop import AssignmentRequest, RequestMode, decode_batch_acks
 from pymq.wire.command import Command
 
@@ -38,6 +39,14 @@ def acknowledged(body: bytes, cluster: str) -> Iterator[Need]:
     for ack in decode_batch_acks(body):
         yield group_need(ack.group, Action.SUB)
         yield topic_need(ack.topic, Action.SUB)
+
+
+def lite_subscriptions(body: bytes, cluster: str) -> Iterator[Need]:
+    """LITE_SUBSCRIPTION_CTL (200071). The handler refuses entries without a name."""
+    for group, topic in {(entry.group, entry.topic) for entry in decode_lite_subscriptions(body)}:
+        if group and topic:
+            yield group_need(group, Action.SUB)
+            yield topic_need(topic, Action.SUB)
 
 
 def assigned(body: bytes, cluster: str) -> Iterator[Need]:

@@ -50,7 +50,14 @@ from pymq.wire.headers.admin import (
 from pymq.wire.headers.auth import DeleteAclHeader, ListAclsHeader, ListUsersHeader, SubjectHeader, UserHeader
 from pymq.wire.headers.client import ConsumerGroupHeader, UnregisterClientHeader
 from pymq.wire.headers.filter_server import RegisterFilterServerHeader
-from pymq.wire.headers.lites import LiteTopicHeader, ParentTopicHeader
+from pymq.wire.headers.lites import (
+    LiteClientHeader,
+    LiteGroupHeader,
+    LiteTopicHeader,
+    ParentTopicHeader,
+    PopLiteHeader,
+    TriggerLiteHeader,
+)
 from pymq.wire.headers.offset import (
     QueryConsumerOffsetHeader,
     QueueOffsetHeader,
@@ -101,6 +108,8 @@ def broker_rows(h: Handlers) -> list[Row]:
             NO_POPS,
             Rule.FENCED,
         ),
+        Row(Code.POP_LITE_MESSAGE, PopLiteHeader, h.lite_pops.pop, access.CONSUME, NO_POPS, Rule.FENCED),
+        Row(Code.LITE_SUBSCRIPTION_CTL, None, h.lite_pops.subscribe, access.SUBSCRIBE_LITE, NO_POPS, Rule.FENCED),
         Row(Code.PEEK_MESSAGE, PeekMessageHeader, h.pops.peek, access.CONSUME, NO_POPS, Rule.FENCED),
         Row(Code.NOTIFICATION, NotificationHeader, h.pops.notification, access.CONSUME, NO_POPS, Rule.FENCED),
         Row(Code.POLLING_INFO, PollingInfoHeader, h.pops.polling_info, access.SEE_QUEUE_OF_GROUP, NO_POPS, Rule.FENCED),
@@ -307,6 +316,9 @@ def broker_rows(h: Handlers) -> list[Row]:
         Row(Code.GET_BROKER_LITE_INFO, None, h.lites.broker, access.SEE_BROKER, SERVES),
         Row(Code.GET_PARENT_TOPIC_INFO, ParentTopicHeader, h.lites.parent, access.SEE_TOPIC, SERVES),
         Row(Code.GET_LITE_TOPIC_INFO, LiteTopicHeader, h.lites.lite_topic, access.SEE_PARENT, SERVES),
+        Row(Code.GET_LITE_CLIENT_INFO, LiteClientHeader, h.lites.client, access.SEE_PARENT_OF_GROUP, SERVES),
+        Row(Code.GET_LITE_GROUP_INFO, LiteGroupHeader, h.lites.group, access.SEE_LITE_LAG, SERVES),
+        Row(Code.TRIGGER_LITE_DISPATCH, TriggerLiteHeader, h.lite_pops.trigger, access.CHANGE_GROUP, NO_POPS),
         # -- Operators: this broker
         Row(Code.UPDATE_BROKER_CONFIG, UpdateConfigHeader, h.settings.update_config, access.CHANGE_SETTINGS, SERVES),
         Row(Code.PYMQ_PLAN_BROKER_CONFIG, UpdateConfigHeader, h.settings.plan_config, access.SEE_BROKER, SERVES),

@@ -114,6 +114,7 @@ class BrokerConfig(RaftConfig, ServerConfig):
     auto_create_topic_enable: bool = setting("autoCreateTopicEnable", True, "Create a topic on the first send to it.", runtime=True)
     auto_create_subscription_group: bool = setting("autoCreateSubscriptionGroup", True, "Create a group on its first use.", runtime=True)
     lite_topic_count_max: int = setting("liteTopicCountMax", 1_000_000, "Most lite topics of all parents; beyond, a send to a new one is refused (2017). Each takes 200 to 300 bytes of memory.", minimum=0, maximum=10_000_000, runtime=True)
+    lite_subscription_count_max: int = setting("maxLiteSubscriptionCount", 1_000_000, "Most subscriptions of clients to lite topics; beyond, more are refused (2018). RocketMQ's default is 100,000, and there a complete set is not counted.", minimum=0, maximum=10_000_000, runtime=True)
     default_topic_queue_nums: int = setting("defaultTopicQueueNums", 8, "Queues of the template topic TBW102: the most that an auto-created topic gets.", minimum=1, maximum=65535, runtime=True)
     store_reply_message_enable: bool = setting("storeReplyMessageEnable", True, "Store replies to requests, beside sending them to the requester.", runtime=True)
     trace_topic_enable: bool = setting("traceTopicEnable", True, "Create the topic for message traces at start.")

@@ -100,7 +100,7 @@ _BROKER_5_5_TEXT = """
     liteEventFullDispatchDelayTime liteEventFullDispatchDelayTimeForWildcardGroup liteLagCountMetricsEnable
     liteLagLatencyCollectEnable liteLagLatencyMetricsEnable liteLagLatencyTopK liteSubscriptionCheckInterval
     liteSubscriptionCheckTimeoutMills liteTtlCheckInterval maxCheckMessageReuseBufferSize maxClientEventCount
-    maxLiteSubscriptionCount maxMessageFilterNumForNotification maxRocksDBIndexQueryDays
+    maxMessageFilterNumForNotification maxRocksDBIndexQueryDays
     metricsExportBatchMaxConcurrent metricsExportBatchMaxDataPoints metricsExportBatchSplitEnabled
     metricsExportOtelMemoryMode minLiteTTl persistConsumerOffsetIncrementally popOrderLockTimerTickMs
     popOrderLockTimerTicksPerWheel popPollingMapExpireTimeSeconds popReviveConcurrency

@@ -47,6 +47,11 @@ def light_queue_name(parent: str, lite: str) -> str:
     return f"{LIGHT_QUEUE_PREFIX}{parent}{_NAME_SEPARATOR}{lite}"
 
 
+def is_light_queue(name: str) -> bool:
+    """Return True for the name of a lite topic's light queue, where a topic's name may stand."""
+    return name.startswith(LIGHT_QUEUE_PREFIX)
+
+
 def is_parent(attributes: Mapping[str, str]) -> bool:
     """Return True when a topic with these attributes has lite topics."""
     return bool(attributes) and attributes.get(TYPE_ATTRIBUTE) == LITE
@@ -81,6 +86,19 @@ def split_light_queue(name: str) -> tuple[str, str] | None:
         return None
     parent, separator, lite = name.removeprefix(LIGHT_QUEUE_PREFIX).partition(_NAME_SEPARATOR)
     return (parent, lite) if parent and separator and lite else None
+
+
+def parent_of(name: str) -> str | None:
+    """Return the parent topic of a light queue's name; None for another name."""
+    return (
+        name[len(LIGHT_QUEUE_PREFIX) :].partition(_NAME_SEPARATOR)[0] if name.startswith(LIGHT_QUEUE_PREFIX) else None
+    )
+
+
+def split_group_key(key: str) -> tuple[str, str]:
+    """Return topic and group of ``topic@group``, a key of saved tables. A light queue's name may have an ``@``."""
+    topic, _, group = key.rpartition("@") if key.startswith(LIGHT_QUEUE_PREFIX) else key.partition("@")
+    return topic, group
 
 
 def lite_name_problem(lite: str) -> str | None:

@@ -31,7 +31,8 @@ from pymq.store.lifecycle.pauses import Pauses
 from pymq.store.lifecycle.recovery import Progress, RecoveryReport, recover
 from pymq.store.lifecycle.retention import Decision, Doomed, RetentionSettings
 from pymq.store.lifecycle.store_data import StoreData
-from pymq.store.light.light_queues import LightQueues
+from pymq.store.light.entry_files import LightEntry
+from pymq.store.light.light_queues import LightQueues, StagedLight
 from pymq.store.light.light_reader import LightEnds, LightReader
 from pymq.store.log.cold_file import ColdFiles
 from pymq.store.log.commit_log import CommitLog
@@ -58,6 +59,7 @@ __all__ = [
     "GetResult",
     "GetStatus",
     "LightEnds",
+    "LightEntry",
     "LightReader",
     "MessageStore",
     "Pace",
@@ -67,6 +69,7 @@ __all__ = [
     "RecordPrefilter",
     "RecoveryReport",
     "RetentionSettings",
+    "StagedLight",
     "StoreFigures",
     "StoreSettings",
     "tags_codes",

@@ -51,6 +51,9 @@ BODIES: Final[dict[int, object]] = {
     Code.LOCK_BATCH_MQ: {"consumerGroup": "G", "clientId": "c", "mqSet": [QUEUE, QUEUE]},
     Code.UNLOCK_BATCH_MQ: {"consumerGroup": "G", "clientId": "c", "mqSet": [QUEUE]},
     Code.BATCH_ACK_MESSAGE: {"acks": [{"c": "G", "t": "T", "so": 1, "q": 0, "rq": 0, "pt": 1}]},
+    Code.LITE_SUBSCRIPTION_CTL: {
+        "subscriptionSet": [{"action": "PARTIAL_ADD", "clientId": "c", "group": "G", "topic": "T"}]
+    },
     Code.QUERY_ASSIGNMENT: {"topic": "T", "consumerGroup": "G", "clientId": "c"},
     Code.SET_MESSAGE_REQUEST_MODE: {"topic": "T", "consumerGroup": "G"},
     Code.UPDATE_AND_CREATE_TOPIC_LIST: {"topicConfigList": [{"topicName": "T"}, {"topicName": "T2"}]},

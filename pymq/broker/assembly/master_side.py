@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from pymq.broker.assembly.pop_parts import PopParts
 from pymq.broker.assembly.side_parts import SideParts
+from pymq.broker.messages.lite_topics import with_light_queues
 from pymq.broker.raft.majority import Replicas
 from pymq.broker.replication.master.found_topics import make_found_topics
 from pymq.broker.replication.master.ha_service import HaService
@@ -63,7 +64,9 @@ class MasterSide:
         metadata.pending_offsets.hand_over(metadata.cursors)
         if not self._tail_recovery.is_fenced:  # else the log may grow to where they are
             # A queue that is not here was on the master before: its next message gets offset 0.
-            queue_end = store.max_offset if self._role.begins_epoch else store.queue_end
+            queue_end = with_light_queues(
+                store.lights, store.max_offset if self._role.begins_epoch else store.queue_end
+            )
             metadata.cursors.fit(queue_end)
             metadata.order_infos.fit(queue_end)
         if len(metadata.pending_offsets):

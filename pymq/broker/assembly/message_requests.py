@@ -18,6 +18,7 @@ from pymq.broker.fast.table import FastRow, FastTable
 from pymq.broker.fast.targets import SendTargets
 from pymq.broker.fast.timer import FastTimerPuts
 from pymq.broker.fast.transaction import FastEnds, FastHalves
+from pymq.broker.handlers.lite_pops import LitePopHandlers
 from pymq.broker.handlers.pop import PopHandlers
 from pymq.broker.handlers.pull import PullHandlers
 from pymq.broker.handlers.replies import ReplyHandlers
@@ -29,8 +30,9 @@ from pymq.broker.replication.read_advice import ReadAdvice
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.runtime import Runtime
 from pymq.broker.timers.timer_puts import TimerPuts
-from pymq.broker.work.jobs import TICK_PERIOD_MS, HastenJob, Job
+from pymq.broker.work.jobs import SLOW_TICK_PERIOD_MS, TICK_PERIOD_MS, HastenJob, Job
 from pymq.model.ids import UniqueIdMaker
+from pymq.model.lite_topics import is_light_queue
 from pymq.model.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from pymq.security.gatekeeper import Gatekeeper
 from pymq.store.store import QueueView, tags_codes
@@ -42,6 +44,7 @@ from pymq.wire.headers.send import SendMessageV2Header
 from pymq.wire.headers.transaction import EndTransactionHeader
 
 POP_JOB = "waiting pops"
+LITE_POP_JOB = "waiting lite pops"
 
 
 class MessageRequests:
@@ -105,8 +108,20 @@ class MessageRequests:
             wake_in=lambda delay_ms: hasten_job(POP_JOB, delay_ms),
         )
         self.pop_polls = self.pops.polls
+        self.lite_pops = LitePopHandlers(
+            runtime,
+            metadata=metadata,
+            lights=store.lights,
+            subscriptions=pop.lite_subscriptions,
+            control=pop.lite_control,
+            popper=pop.lite_popper,
+            wake_in=lambda delay_ms: hasten_job(LITE_POP_JOB, delay_ms),
+            other_waiting_count=lambda: self.pop_polls.count,
+        )
+        self.lite_polls = self.lite_pops.polls
+        self._lite_subscriptions = pop.lite_subscriptions
         pop.reviver.on_revived = self.pop_polls.wake_group
-        pop.ordered_queues.on_free = self.pop_polls.wake_group
+        pop.ordered_queues.on_free = self._on_free
         self._writer = messages.writer
         self._schedule_turn_end = runtime.schedule_turn_end
         stager = store.plain_stager()
@@ -162,6 +177,8 @@ class MessageRequests:
         return [
             Job("parked pulls", TICK_PERIOD_MS, self.long_polls.tick),
             Job(POP_JOB, TICK_PERIOD_MS, self.pop_polls.tick),
+            Job(LITE_POP_JOB, TICK_PERIOD_MS, self.lite_polls.tick),
+            Job("lite subscriptions", SLOW_TICK_PERIOD_MS, self._lite_subscriptions.tick),
         ]
 
     def wake_waiting(self) -> bool:
@@ -172,6 +189,7 @@ class MessageRequests:
         """
         more = self.long_polls.wake()
         more = self.pop_polls.wake() or more
+        more = self.lite_polls.wake() or more
         return more or self._writer.staged_count > 0
 
     def wake_queue(self, topic: str, queue_id: int) -> None:
@@ -183,6 +201,7 @@ class MessageRequests:
         """End every waiting request without messages: the clients ask again, and are checked again."""
         self.long_polls.dismiss_all()
         self.pop_polls.dismiss_all()
+        self.lite_polls.dismiss_all()
         self._schedule_turn_end()
 
     async def release_all(
@@ -198,6 +217,7 @@ class MessageRequests:
             nonlocal more
             more = self.long_polls.release_some()
             more = self.pop_polls.release_some() or more
+            more = self.lite_polls.release_some() or more
 
         while more:
             watch(release)
@@ -208,6 +228,14 @@ class MessageRequests:
         """Drop the waiting requests of a connection that has ended."""
         self.long_polls.disconnect(peer)
         self.pop_polls.disconnect(peer)
+        self.lite_polls.disconnect(peer)
+        self._lite_subscriptions.disconnect(peer)
+
+    def _on_free(self, topic: str, group: str) -> None:
+        if is_light_queue(topic):
+            self.lite_pops.on_free(topic, group)
+        else:
+            self.pop_polls.wake_group(topic, group)
 
     def _on_arrival(self, queue: QueueView, units: bytes) -> None:
         topic, queue_id = queue.topic, queue.queue_id

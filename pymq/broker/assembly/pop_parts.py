@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pymq.broker.pop.lite_control import LiteControl
+from pymq.broker.pop.lite_popper import LitePopper
+from pymq.broker.pop.lite_subscriptions import LiteSubscriptions
 from pymq.broker.pop.ordered_queues import OrderedQueues
 from pymq.broker.pop.popper import Popper
 from pymq.broker.pop.revive_log import ReviveLog
@@ -44,6 +47,23 @@ class PopParts:
             reader=messages.reader,
             stats=data.stats,
             revive_log=self.revive_log,
+            ordered_queues=self.ordered_queues,
+        )
+        self.lite_subscriptions = LiteSubscriptions(runtime, names_of=store.lights.names_of)
+        self.lite_control = LiteControl(
+            metadata=metadata,
+            lights=store.lights,
+            subscriptions=self.lite_subscriptions,
+            ordered_queues=self.ordered_queues,
+        )
+        self.lite_popper = LitePopper(
+            runtime,
+            metadata=metadata,
+            store=store,
+            writer=messages.writer,
+            retries=messages.retries,
+            stats=data.stats,
+            subscriptions=self.lite_subscriptions,
             ordered_queues=self.ordered_queues,
         )
         self.reviver = Reviver(

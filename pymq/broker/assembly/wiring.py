@@ -86,6 +86,7 @@ def make_handlers(parts: BrokerParts) -> Handlers:
         replies=parts.requests.replies,
         pulls=parts.requests.pulls,
         pops=parts.requests.pops,
+        lite_pops=parts.requests.lite_pops,
         send_back=SendBackHandlers(retries=messages.retries, writer=messages.writer),
         transactions=TransactionHandlers(
             runtime, transactions=messages.transactions, checks=messages.transaction_checks, writer=messages.writer
@@ -101,7 +102,13 @@ def make_handlers(parts: BrokerParts) -> Handlers:
             runtime, metadata=metadata, expressions=messages.expressions, makes_groups=parts.role.is_master
         ),
         assignments=AssignmentHandlers(metadata=metadata, routes=parts.topic_routes),
-        lites=LiteHandlers(runtime, topics=metadata.topics, lights=store.lights, routes=parts.topic_routes),
+        lites=LiteHandlers(
+            runtime,
+            metadata=metadata,
+            lights=store.lights,
+            routes=parts.topic_routes,
+            subscriptions=parts.pop.lite_subscriptions,
+        ),
         locks=LockHandlers(runtime, metadata=metadata),
         query=QueryHandlers(runtime, store=store, topics=metadata.topics),
         topics_admin=TopicAdminHandlers(

@@ -86,6 +86,7 @@ class FastAcks:
             or header.queue_id != hand_out.queue_id
             or header.consumer_group != hand_out.group
             or header.topic != hand_out.topic
+            or header.lite_topic is not None
         ):
             hand_out = self._hand_out_of(header)
             if hand_out is None:
@@ -113,6 +114,8 @@ class FastAcks:
 
     def _hand_out_of(self, header: AckMessageHeader) -> _HandOut | None:
         """Return the hand-out that an acknowledgement names, as the newest one; None when this broker has none such."""
+        if header.lite_topic is not None:
+            return None
         try:
             receipt = pop.decode_receipt(header.extra_info)
         except ValueError:

@@ -13,6 +13,7 @@ from pymq.broker.handlers.consumption import ConsumptionHandlers
 from pymq.broker.handlers.figures import FigureHandlers
 from pymq.broker.handlers.filter_servers import FilterServerHandlers
 from pymq.broker.handlers.groups_admin import GroupAdminHandlers
+from pymq.broker.handlers.lite_pops import LitePopHandlers
 from pymq.broker.handlers.lites import LiteHandlers
 from pymq.broker.handlers.locks import LockHandlers
 from pymq.broker.handlers.log_copy import LogCopyHandlers
@@ -56,6 +57,7 @@ class Handlers:
     replies: ReplyHandlers
     pulls: PullHandlers
     pops: PopHandlers
+    lite_pops: LitePopHandlers
     send_back: SendBackHandlers
     transactions: TransactionHandlers
     offsets: OffsetHandlers

@@ -21,6 +21,7 @@ from pymq.broker.pop.popper import PopAsk, Popped
 from pymq.broker.runtime import Runtime
 from pymq.errors import PymqError, Refusal
 from pymq.model import pop
+from pymq.model.lite_topics import MULTI_QUEUE_OFFSET, light_queue_name
 from pymq.model.pop import Receipt
 from pymq.model.priorities import factor_of
 from pymq.model.tables import TopicConfig
@@ -139,17 +140,17 @@ class PopHandlers:
         """Check a pop and return what it wants. Raises Refusal."""
         check_broker_reads(self._config)
         if not 1 <= header.max_msg_nums <= COUNT_MAX:
-            raise _invalid(f"maxMsgNums={header.max_msg_nums}: ask for 1 to {COUNT_MAX} messages")
-        _check_invisible(header.invisible_time)
+            raise invalid(f"maxMsgNums={header.max_msg_nums}: ask for 1 to {COUNT_MAX} messages")
+        check_invisible(header.invisible_time)
         if len(header.attempt_id or "") > ATTEMPT_ID_LENGTH_MAX:
-            raise _invalid(
+            raise invalid(
                 f"attemptId has {len(header.attempt_id or '')} characters, the limit is {ATTEMPT_ID_LENGTH_MAX}: "
                 "use a UUID"
             )
         topic = self._check_target(header.topic, header.consumer_group, header.queue_id)
         problem = pop.retry_topic_problem(header.consumer_group, header.topic)
         if problem:
-            raise _invalid(problem)
+            raise invalid(problem)
         if not header.order and self._log.check_points.is_full_for(header.consumer_group):
             raise Refusal(
                 ResponseCode.SYSTEM_BUSY,
@@ -288,9 +289,9 @@ class PopHandlers:
 
     def ack(self, request: Command, header: AckMessageHeader, peer: Peer) -> Reply | None:
         """Strike one message off its check point. One that is not there any more changes nothing."""
-        self._check_place(header.topic, header.queue_id, header.offset, past_end=1)
+        self._check_place_of(header, past_end=1)
         receipt = _receipt_of(header.extra_info)
-        if receipt.revive_queue_id == pop.ORDERLY_REVIVE_QUEUE:
+        if receipt.revive_queue_id == pop.ORDERLY_REVIVE_QUEUE or header.lite_topic is not None:
             self._ack_in_order(header, receipt)
             return Reply()
         point = self._point_of(header, receipt)
@@ -355,10 +356,10 @@ class PopHandlers:
 
     def change_invisible_time(self, request: Command, header: ChangeInvisibleTimeHeader, peer: Peer) -> Reply | None:
         """Give a message a new invisible time from now on, under a new receipt."""
-        self._check_place(header.topic, header.queue_id, header.offset, past_end=0)
-        _check_invisible(header.invisible_time)
+        self._check_place_of(header, past_end=0)
+        check_invisible(header.invisible_time)
         receipt = _receipt_of(header.extra_info)
-        if receipt.revive_queue_id == pop.ORDERLY_REVIVE_QUEUE:
+        if receipt.revive_queue_id == pop.ORDERLY_REVIVE_QUEUE or header.lite_topic is not None:
             return self._hide_in_order(header, receipt)
         point = self._point_of(header, receipt)
         if point is None:
@@ -391,6 +392,20 @@ class PopHandlers:
                 revive_qid=pop.ORDERLY_REVIVE_QUEUE,
             )
         )
+
+    def _check_place_of(self, header: AckMessageHeader | ChangeInvisibleTimeHeader, past_end: int) -> None:
+        """Check that a message can be where the request says. Raises Refusal."""
+        if header.lite_topic is None:
+            self._check_place(header.topic, header.queue_id, header.offset, past_end)
+            return
+        self._topics.require(header.topic)
+        high = self._store.lights.max_offset(header.topic, header.lite_topic)
+        if not 0 <= header.offset < high + past_end:
+            raise Refusal(
+                ResponseCode.NO_MESSAGE,
+                f"offset is illegal, key:{header.topic}@{header.lite_topic[:60]}, commit:{header.offset}, "
+                f"store:0~{high}: send the offset in the lite topic ({MULTI_QUEUE_OFFSET})",
+            )
 
     def _check_place(self, topic_name: str, queue_id: int, offset: int, past_end: int) -> None:
         """Check that a message can be there. Raises Refusal."""
@@ -444,6 +459,8 @@ def _nothing(code: int, ask: PopAsk, popped: Popped) -> Reply:
 
 
 def _ordered_queue(header: AckMessageHeader | ChangeInvisibleTimeHeader) -> OrderedQueue:
+    if header.lite_topic is not None:
+        return OrderedQueue(light_queue_name(header.topic, header.lite_topic), header.consumer_group, 0)
     return OrderedQueue(header.topic, header.consumer_group, header.queue_id)
 
 
@@ -455,9 +472,10 @@ def _over(header: ChangeInvisibleTimeHeader) -> Refusal:
     )
 
 
-def _check_invisible(invisible_ms: int) -> None:
+def check_invisible(invisible_ms: int) -> None:
+    """Check an invisible time. Raises Refusal."""
     if not 0 <= invisible_ms <= INVISIBLE_MAX_MS:
-        raise _invalid(f"invisibleTime={invisible_ms}: use 0 to {INVISIBLE_MAX_MS} ms")
+        raise invalid(f"invisibleTime={invisible_ms}: use 0 to {INVISIBLE_MAX_MS} ms")
 
 
 def _receipt_of(text: str) -> Receipt:
@@ -467,5 +485,6 @@ def _receipt_of(text: str) -> Receipt:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"{error}: send the receipt as the broker gave it") from error
 
 
-def _invalid(text: str) -> Refusal:
+def invalid(text: str) -> Refusal:
+    """Return the refusal of a value."""
     return Refusal(ResponseCode.INVALID_PARAMETER, text)

@@ -9,7 +9,6 @@ from pymq.wire.controller_codes import CONTROLLER_REFUSALS, NO_CONTROLLER
 
 _CONTAINER = "there is no broker container: start one process for each broker"
 _COLD_DATA = "cold data is not throttled: reads of old messages have the limits of all reads"
-_LITE = "lite topics are stored, but not consumed: subscribe to the parent topic, and look at __LITE_TOPIC"
 _ROCKSDB = "the store does not use RocksDB"
 
 REFUSED_CODES: Final[dict[int, str]] = {
@@ -24,18 +23,8 @@ REFUSED_CODES: Final[dict[int, str]] = {
     Code.REMOVE_BROKER: _CONTAINER,
     Code.NOTIFY_MIN_BROKER_ID_CHANGE: "no slave acts for a lost master: pymq broker promote makes one the master",
     Code.RESET_MASTER_FLUSH_OFFSET: "a master's flushed offset can't be reset from outside: a slave follows its log",
-    **dict.fromkeys(
-        (
-            Code.POP_LITE_MESSAGE,
-            Code.LITE_SUBSCRIPTION_CTL,
-            Code.ACK_LITE_MESSAGE,
-            Code.NOTIFY_UNSUBSCRIBE_LITE,
-            Code.GET_LITE_CLIENT_INFO,
-            Code.GET_LITE_GROUP_INFO,
-            Code.TRIGGER_LITE_DISPATCH,
-        ),
-        _LITE,
-    ),
+    Code.ACK_LITE_MESSAGE: "messages of lite topics are acknowledged with ACK_MESSAGE (200051) and its field liteTopic",
+    Code.NOTIFY_UNSUBSCRIBE_LITE: "brokers send this to clients: unsubscribe with LITE_SUBSCRIPTION_CTL (200071)",
     **CONTROLLER_REFUSALS,
     Code.NOTIFY_BROKER_ROLE_CHANGED: NO_CONTROLLER,
     Code.UPDATE_COLD_DATA_FLOW_CTR_CONFIG: _COLD_DATA,

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pymq.broker.runtime import Runtime
 from pymq.errors import Refusal
 from pymq.model.layout import sent_properties_max_bytes
-from pymq.model.lite_topics import is_parent, light_properties_max_bytes, lite_name_problem, lite_topic_of
+from pymq.model.lite_topics import (
+    is_parent,
+    light_properties_max_bytes,
+    lite_name_problem,
+    lite_topic_of,
+    split_light_queue,
+)
 from pymq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
@@ -61,3 +68,16 @@ class LiteTopics:
             raise Refusal(
                 ResponseCode.MESSAGE_ILLEGAL, "messages of lite topics can't be sent as a batch: send them one by one"
             )
+
+
+QueueEnd = Callable[[str, int], int | None]
+
+
+def with_light_queues(lights: LightReader, queue_end: QueueEnd) -> QueueEnd:
+    """Return what says where queues end, light queues among them: unknown ones end where a new one begins."""
+
+    def end(topic: str, queue_id: int) -> int | None:
+        names = split_light_queue(topic)
+        return queue_end(topic, queue_id) if names is None else lights.max_offset(*names)
+
+    return end

@@ -16,6 +16,7 @@ from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.errors import Refusal, StoreError
 from pymq.model import names
+from pymq.model.lite_topics import is_light_queue, parent_of
 from pymq.model.tables import DataVersion
 from pymq.wire.codes import ResponseCode
 
@@ -132,8 +133,12 @@ class CursorManager(OftenChangedTable):
             log.info("group %s: %s", group, refusal.remark)
 
     def hand_out(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Move a pop group to behind what was handed out to it, also backwards. Dropped while a reset is pending."""
-        self.bind_to_log(group, topic)
+        """Move a pop group to behind what was handed out to it, also backwards. Dropped while a reset is pending.
+
+        In a light queue the offset says what is acknowledged, so slaves need no check point to understand it.
+        """
+        if not is_light_queue(topic):
+            self.bind_to_log(group, topic)
         if (topic, group, queue_id) not in self._resets:
             self._set(group, topic, queue_id, offset)
 
@@ -219,7 +224,7 @@ class CursorManager(OftenChangedTable):
         return dict(self._offsets.get((topic, group), {}))
 
     def topics_of(self, group: str) -> list[str]:
-        """Return the topics in which the group has offsets, sorted."""
+        """Return the topics in which the group has offsets, sorted; no light queues."""
         return self._all.topics_of(group)
 
     def groups_of(self, topic: str) -> list[str]:
@@ -271,12 +276,14 @@ class CursorManager(OftenChangedTable):
         """Drop all offsets of groups."""
         gone = frozenset(groups)
         keys = [(topic, group) for group in groups for topic in self.topics_of(group)]
+        keys += [key for key in self._all.light_keys() if key[1] in gone]
         self._forget(keys, lambda key: key[1] in gone)
 
     def forget_topic(self, *topics: str) -> None:
         """Drop all offsets in topics, so that a new topic of such a name starts at 0."""
         gone = frozenset(topics)
         keys = [(topic, group) for topic in topics for group in self.groups_of(topic)]
+        keys += [key for key in self._all.light_keys() if parent_of(key[0]) in gone]
         self._forget(keys, lambda key: key[0] in gone)
 
     def forget_queue(self, topic: str, queue_id: int) -> None:
@@ -299,6 +306,11 @@ class CursorManager(OftenChangedTable):
     def offset_count(self) -> int:
         """The number of committed offsets: queues of all groups."""
         return self._all.count
+
+    @property
+    def light_offset_count(self) -> int:
+        """The number of committed offsets in light queues, of all groups."""
+        return self._all.light_count
 
     def changes_since(self, number: int, count_max: int = sys.maxsize) -> dict[str, Any] | None:
         """Return :meth:`as_table` with only the groups' topics that changed after ``number``, a past ``change_count``.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from pymq.errors import Refusal
+from pymq.model import lite_groups
 from pymq.model.priorities import FACTOR_ATTRIBUTE, FACTOR_MAX
 from pymq.model.tables import SubscriptionGroupConfig
 from pymq.wire.codes import ResponseCode
@@ -32,8 +33,14 @@ def with_changed_attributes(
 
 
 def _check(name: str, value: str) -> None:
+    if name in lite_groups.ATTRIBUTES:
+        problem = lite_groups.lite_attribute_problem(name, value)
+        if problem is not None:
+            raise _invalid(f"the attribute {name}={value[:40]}: {problem}")
+        return
     if name != FACTOR_ATTRIBUTE:
-        raise _invalid(f"the attribute {name[:40]!r} is unknown: use {FACTOR_ATTRIBUTE}")
+        known = ", ".join((FACTOR_ATTRIBUTE, *lite_groups.ATTRIBUTES))
+        raise _invalid(f"the attribute {name[:40]!r} is unknown: use one of {known}")
     if not value.isascii() or not value.isdigit() or len(value) > 3 or int(value) > FACTOR_MAX:
         raise _invalid(f"the attribute {name}={value[:40]}: write a whole number from 0 to {FACTOR_MAX}")
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from pymq.broker.metadata.table_reading import read_numbers
+from pymq.model.lite_topics import is_light_queue, split_group_key
 from pymq.model.tables import DataVersion
 
 _SEPARATOR = "@"
@@ -19,14 +20,16 @@ Offsets = dict[tuple[str, str], dict[int, int]]
 class OffsetTable:
     """The content of ``consumerOffset.json``. ``count`` is the number of queues of all groups.
 
+    The indexes leave light queues out, of which there may be a million: ``light_count`` is the number of their keys.
     Only the methods change it. It belongs to one thread; another one may call :meth:`snapshot`.
     """
 
-    __slots__ = ("_groups", "_topics", "by_key", "count")
+    __slots__ = ("_groups", "_topics", "by_key", "count", "light_count")
 
     def __init__(self) -> None:
         self.by_key: Offsets = {}
         self.count = 0
+        self.light_count = 0
         self._topics: dict[str, set[str]] = {}  # by group
         self._groups: dict[str, set[str]] = {}  # by topic
 
@@ -55,7 +58,7 @@ class OffsetTable:
         self.by_key.clear()
         self._topics.clear()
         self._groups.clear()
-        self.count = 0
+        self.count = self.light_count = 0
 
     def remove(self, key: tuple[str, str]) -> bool:
         """Drop a group's offsets in a topic; return False when there are none."""
@@ -64,6 +67,9 @@ class OffsetTable:
             return False
         self.count -= len(queues)
         topic, group = key
+        if is_light_queue(topic):
+            self.light_count -= 1
+            return True
         _discard(self._topics, group, topic)
         _discard(self._groups, topic, group)
         return True
@@ -79,6 +85,10 @@ class OffsetTable:
     def topics_of(self, group: str) -> list[str]:
         """Return the topics in which the group has offsets, sorted."""
         return sorted(self._topics.get(group, ()))
+
+    def light_keys(self) -> list[tuple[str, str]]:
+        """Return (light queue's name, group) of all offsets in light queues."""
+        return [key for key in self.by_key if is_light_queue(key[0])] if self.light_count else []
 
     def groups_of(self, topic: str) -> list[str]:
         """Return the groups that have offsets in the topic, sorted."""
@@ -121,6 +131,9 @@ class OffsetTable:
         topic, group = key
         self.by_key[key] = queues
         self.count += len(queues)
+        if is_light_queue(topic):
+            self.light_count += 1
+            return
         self._topics.setdefault(group, set()).add(topic)
         self._groups.setdefault(topic, set()).add(group)
 
@@ -130,7 +143,7 @@ def read_offsets(table: Any) -> Offsets:
     offsets = {}
     known: dict[str, str] = {}  # each name once: 50 groups of 1,000 topics have 100,000 of them
     for key, queues in (table or {}).items():
-        topic, _, group = key.partition(_SEPARATOR)
+        topic, group = split_group_key(key)
         if topic and group and _SEPARATOR not in group:
             topic, group = known.setdefault(topic, topic), known.setdefault(group, group)
             offsets[topic, group] = {q: at for q, at in read_numbers(queues).items() if q >= 0 and at >= 0}
@@ -162,7 +175,7 @@ def group_topics(offset_table: Mapping[str, object]) -> dict[str, dict[str, list
     """Return the derived member ``groupTopicMap`` of a saved ``offsetTable``."""
     groups: dict[str, list[str]] = {}
     for key in offset_table:
-        topic, _, group = key.partition(_SEPARATOR)
+        topic, group = split_group_key(key)
         groups.setdefault(group, []).append(topic)
     return {"groupTopicMap": groups}
 

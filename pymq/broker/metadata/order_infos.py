@@ -14,6 +14,7 @@ from pymq.broker.metadata.often_changed_table import OftenChangedTable
 from pymq.broker.metadata.table_saver import TableSaver
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
+from pymq.model.lite_topics import is_light_queue, parent_of, split_group_key
 from pymq.model.order_info import OrderInfo, from_saved, to_saved
 
 log = logging.getLogger(__name__)
@@ -72,6 +73,11 @@ class OrderInfos(OftenChangedTable):
             for queue_id, info in queues.items():
                 yield topic, group, queue_id, info
 
+    @property
+    def light_count(self) -> int:
+        """The number of lite topics of groups with a hand-out that is not acknowledged."""
+        return sum(is_light_queue(topic) for topic, _ in self._infos)
+
     def put(self, topic: str, group: str, queue_id: int, info: OrderInfo) -> None:
         """Set the last hand-out of a queue."""
         self._infos.setdefault((topic, group), {})[queue_id] = info
@@ -88,7 +94,7 @@ class OrderInfos(OftenChangedTable):
 
     def forget_all(self, *, topics: Collection[str] = (), groups: Collection[str] = ()) -> None:
         """Drop all entries of topics or groups that are gone."""
-        for key in [key for key in self._infos if key[0] in topics or key[1] in groups]:
+        for key in [key for key in self._infos if key[0] in topics or key[1] in groups or parent_of(key[0]) in topics]:
             self._remove(key)
 
     def _note_change(self, key: _Key) -> None:
@@ -160,7 +166,7 @@ def _read(table: dict[str, Any]) -> _Infos:
     """Return the usable entries of a saved object; others are logged."""
     infos: _Infos = {}
     for name, queues in (table.get(MEMBER) or {}).items():
-        topic, _, group = str(name).partition(_SEPARATOR)
+        topic, group = split_group_key(str(name))
         known = infos[topic, group] = {}
         if not isinstance(queues, dict):
             log.warning("an entry of consumerOrderInfo.json was left out: %s is no map of queues", name)

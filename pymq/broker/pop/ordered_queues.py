@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pymq.clock import Clock
 from pymq.errors import Refusal
+from pymq.model.lite_topics import is_light_queue
 from pymq.model.order_info import OrderInfo
 from pymq.wire.codes import ResponseCode
 
@@ -63,13 +64,28 @@ class OrderedQueues:
 
     def hand_out(
         self, queue: OrderedQueue, attempt_id: str | None, pop_time_ms: int, invisible_ms: int, offsets: Sequence[int]
-    ) -> str:
-        """Note what is handed out; return what the answer says of earlier hand-outs of these messages."""
+    ) -> OrderInfo:
+        """Note what is handed out; return it with the counts of earlier hand-outs of these messages."""
         info = OrderInfo(attempt_id, pop_time_ms, invisible_ms, tuple(offsets), self._clock.now_ms())
         info = info.after(self._current(queue))
         self._cursors.hand_out(queue.group, queue.topic, queue.queue_id, offsets[0])
         self._put(queue, info)
-        return info.count_info(queue.queue_id)
+        return info
+
+    def tries(self, queue: OrderedQueue, offset: int) -> int:
+        """Return how often a message was handed out, as far as is known."""
+        info = self._current(queue)
+        return info.counts.get(offset, 0) + 1 if info is not None and offset in info.offsets else 0
+
+    def is_acked(self, queue: OrderedQueue, offset: int) -> bool:
+        """Return True for a message of the last hand-out that was acknowledged, though one before it was not."""
+        info = self._current(queue)
+        return info is not None and offset in info.offsets and offset not in info.left(self._committed(queue))
+
+    def move(self, queue: OrderedQueue, offset: int) -> None:
+        """Have the group go on at ``offset``, and forget the last hand-out."""
+        self._infos.forget(*queue)
+        self._cursors.hand_out(queue.group, queue.topic, queue.queue_id, offset)
 
     def handed_out(self, queue: OrderedQueue, pop_time_ms: int) -> tuple[int, ...]:
         """Return the offsets of the last hand-out, if it was at this time."""
@@ -98,7 +114,10 @@ class OrderedQueues:
             return False
         info = info.acked(offset, self._clock.now_ms())
         self._cursors.hand_out(queue.group, queue.topic, queue.queue_id, max(info.next_offset, committed))
-        self._put(queue, info)
+        if is_light_queue(queue.topic) and not info.left(info.next_offset):
+            self._infos.forget(*queue)  # a million lite topics have no room for what is done
+        else:
+            self._put(queue, info)
         if not self.is_blocked(queue):
             self.on_free(queue.topic, queue.group)
         return True

@@ -263,8 +263,8 @@ class Popper:
         data = b"".join(result.chunks)
         offsets = queue_offsets(data)
         queue = OrderedQueue(key.topic, key.group, key.queue_id)
-        counts = self._ordered.hand_out(queue, ask.attempt_id, popped.pop_time_ms, ask.invisible_ms, offsets)
-        popped.order_counts.append(counts)
+        info = self._ordered.hand_out(queue, ask.attempt_id, popped.pop_time_ms, ask.invisible_ms, offsets)
+        popped.order_counts.append(info.count_info(key.queue_id))
         self._add(ask, key, pop.NORMAL, offsets, data, popped)
 
     def _is_blocked(self, ask: PopAsk, queue_id: int) -> bool:

@@ -39,6 +39,8 @@ class NotedLights(NamedTuple):
     number: int = 0
 
 
+# Gets what became visible.
+OnPublished = Callable[[list[StagedLight]], None]
 # Reads the topic and the properties of a record of this physical offset and size; None when it can't be read.
 ReadRecord = Callable[[int, int], Scanned | None]
 
@@ -72,6 +74,7 @@ class LightQueues:
         self.count = 0
         self.wants_table = False  # a table is to be saved although few entries have come
         self.problem: str | None = None
+        self.on_published: OnPublished | None = None
         self._damage: str | None = None  # the next start makes the entries again from the log
 
     # -- start and stop ------------------------------------------------------------------------------------------
@@ -216,6 +219,8 @@ class LightQueues:
             if pending.get((parent, lite)) == offset + 1:
                 del pending[parent, lite]
         self._write_if_long()
+        if self.on_published is not None and staged:
+            self.on_published(staged)
 
     def take(self, record: Scanned) -> None:
         """Add the entry of a record of the log if it has one and is not known yet."""
@@ -320,6 +325,10 @@ class LightQueues:
         """Return the number of the parent's lite topics."""
         return len(self._numbers.get(parent, ()))
 
+    def names_of(self, parent: str) -> list[str]:
+        """Return the names of the parent's lite topics."""
+        return list(self._numbers.get(parent, ()))
+
     def max_offset(self, parent: str, lite: str) -> int:
         """Return the next offset of a lite topic that is visible; of an unknown one its first."""
         queue = self._numbers.get(parent, {}).get(lite)
@@ -332,14 +341,48 @@ class LightQueues:
 
     def oldest(self, parent: str, lite: str, log_begin: int) -> LightEntry | None:
         """Return the oldest entry whose record is still there; None without one. Raises StoreError, OSError."""
+        return self.first_where(parent, lite, log_begin, lambda entry: True)
+
+    def first_where(
+        self, parent: str, lite: str, log_begin: int, is_wanted: Callable[[LightEntry], bool]
+    ) -> LightEntry | None:
+        """Return the first entry that ``is_wanted``, which must hold for all entries behind it; None without one.
+
+        Raises StoreError, OSError.
+        """
         low = max(log_begin, self._deleted_end(parent))
         entry = self.newest(parent, lite)
-        if entry is None or entry.physical_offset < low:
+        if entry is None or entry.physical_offset < low or not is_wanted(entry):
             return None
+        return self._first_where(entry, lambda earlier: earlier.physical_offset >= low and is_wanted(earlier))
+
+    def entries(self, parent: str, lite: str, offset: int, count: int, log_begin: int) -> list[LightEntry]:
+        """Return up to ``count`` entries from ``offset`` on, in order. Raises StoreError, OSError."""
+        newest = self.newest(parent, lite)
+        if newest is None or newest.queue_offset < offset or count < 1:
+            return []
+        low = max(log_begin, self._deleted_end(parent))
+        last = newest
+        if newest.queue_offset - offset >= count:
+            first = self.first_where(parent, lite, log_begin, lambda entry: entry.queue_offset >= offset)
+            if first is None:
+                return []
+            rank = first.rank + count - 1
+            if rank < newest.rank:
+                last = self._first_where(newest, lambda entry: entry.rank >= rank)
+        found = []
+        each: LightEntry | None = last
+        while each is not None and each.physical_offset >= low and each.queue_offset >= offset:
+            found.append(each)
+            each = self._find(each.previous) if each.rank else None
+        return found[::-1]
+
+    def _first_where(self, entry: LightEntry, is_wanted: Callable[[LightEntry], bool]) -> LightEntry:
+        """Go back in the chain from ``entry`` as long as earlier entries are wanted."""
         while entry.rank:
             for number in (entry.far, entry.previous):
                 earlier = self._find(number)
-                if earlier is not None and earlier.physical_offset >= low:
+                if earlier is not None and is_wanted(earlier):
                     entry = earlier
                     break
             else:

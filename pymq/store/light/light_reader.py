@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pymq.store.light.light_queues import LightQueues
+from pymq.store.light.entry_files import LightEntry
+from pymq.store.light.light_queues import LightQueues, OnPublished
 from pymq.store.log.commit_log import CommitLog
 
 
@@ -52,3 +53,24 @@ class LightReader:
         if oldest is None or newest is None:
             return LightEnds(max_offset, max_offset, 0)
         return LightEnds(oldest.queue_offset, max_offset, newest.store_ms)
+
+    def entries(self, parent: str, lite: str, offset: int, count: int) -> list[LightEntry]:
+        """Return where up to ``count`` messages from ``offset`` on are, in order. Raises StoreError, OSError."""
+        return self._lights.entries(parent, lite, offset, count, self._log.min_offset)
+
+    def offset_at(self, parent: str, lite: str, store_ms: int) -> int:
+        """Return the offset of the first message that was stored at this time or later; the end without one.
+
+        Raises StoreError, OSError.
+        """
+        begin = self._log.min_offset
+        found = self._lights.first_where(parent, lite, begin, lambda entry: entry.store_ms >= store_ms)
+        return self._lights.max_offset(parent, lite) if found is None else found.queue_offset
+
+    def names_of(self, parent: str) -> list[str]:
+        """Return the names of a topic's lite topics."""
+        return self._lights.names_of(parent)
+
+    def listen(self, on_published: OnPublished) -> None:
+        """Have ``on_published`` called with the messages of lite topics of each commit, once they are visible."""
+        self._lights.on_published = on_published

@@ -40,8 +40,29 @@ def test_a_bad_factor_is_refused_with_its_limits(value: str) -> None:
     assert refused.value.code == ResponseCode.INVALID_PARAMETER and len(str(refused.value)) < 200
 
 
-@pytest.mark.parametrize("name", ["+nope", "nope", "+lite.bind.topic", "+" + "x" * 9000])
+@pytest.mark.parametrize("name", ["+nope", "nope", "+lite.bind", "+" + "x" * 9000])
 def test_an_unknown_attribute_is_refused_by_name(name: str) -> None:
     with pytest.raises(Refusal, match=r"priority\.factor") as refused:
         with_changed_attributes(None, group(**{name: "1"}))
-    assert len(str(refused.value)) < 200
+    assert len(str(refused.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("name", "legal", "illegal", "why"),
+    [
+        ("lite.bind.topic", ("P", "x" * 127), ("", "a b", "x" * 256), "topic"),
+        ("lite.sub.model", ("Shared", "Exclusive"), ("", "shared"), "write Shared or Exclusive"),
+        ("lite.sub.reset.offset.exclusive", ("true", "false"), ("", "TRUE"), "write true or false"),
+        ("lite.sub.reset.offset.unsubscribe", ("true", "false"), ("1",), "write true or false"),
+        ("lite.sub.client.quota", ("-1", "0", str(2**63 - 1)), ("-2", "x", str(2**63), "--1", ""), "at least -1"),
+        ("lite.sub.client.max.event.cnt", ("10", str(2**63 - 1)), ("9", "-10", "\u0663\u0663"), "at least 10"),
+        ("lite.sub.wildcard", ("true",), ("false", ""), "write true, or remove"),
+    ],
+)
+def test_attributes_of_lite_topics(name: str, legal: tuple[str, ...], illegal: tuple[str, ...], why: str) -> None:
+    for value in legal:
+        assert with_changed_attributes(None, group(**{f"+{name}": value})).attributes == {name: value}
+    for value in illegal:
+        with pytest.raises(Refusal, match=why) as refused:
+            with_changed_attributes(None, group(**{f"+{name}": value}))
+        assert refused.value.code == ResponseCode.INVALID_PARAMETER and len(str(refused.value)) < 400

@@ -1,0 +1,223 @@
+"""Consumption of lite topics: POP_LITE_MESSAGE (200070), LITE_SUBSCRIPTION_CTL (200071), TRIGGER_LITE_DISPATCH.
+
+Acknowledgements are those of all pops, with the field ``liteTopic`` (:class:`~pymq.broker.handlers.pop.PopHandlers`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pymq.broker.handlers.pop import (
+    ANSWER_MARGIN_MS,
+    ATTEMPT_ID_LENGTH_MAX,
+    COUNT_MAX,
+    LATE_MS,
+    check_invisible,
+    invalid,
+)
+from pymq.broker.handlers.read_checks import check_broker_reads, check_group_reads, topic_to_read
+from pymq.broker.messages.message_filter import MessageFilter
+from pymq.broker.metadata.metadata import Metadata
+from pymq.broker.pop.lite_control import LiteControl
+from pymq.broker.pop.lite_popper import LiteAsk, LitePopped, LitePopper
+from pymq.broker.pop.lite_subscriptions import EVERYBODY, LiteSubscriptions
+from pymq.broker.pop.pop_polls import ANY_QUEUE, ParkedPop, PopPolls
+from pymq.broker.runtime import Runtime
+from pymq.errors import PymqError
+from pymq.model.lite_topics import split_light_queue
+from pymq.model.pop import ORDERLY_REVIVE_QUEUE
+from pymq.wire.bodies_lites import decode_lite_subscriptions
+from pymq.wire.codes import ResponseCode
+from pymq.wire.command import Command
+from pymq.wire.dispatch import Peer, error_reply
+from pymq.wire.headers.lites import PopLiteAnswer, PopLiteHeader, TriggerLiteHeader
+from pymq.wire.reply import Reply
+
+if TYPE_CHECKING:
+    from pymq.store.store import LightReader, StagedLight
+
+NOBODY = "the client has no subscriptions to lite topics of this group: send LITE_SUBSCRIPTION_CTL (200071) first"
+
+
+class LitePopHandlers:
+    """Answers lite pops, and has them wait for news."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        *,
+        metadata: Metadata,
+        lights: LightReader,
+        subscriptions: LiteSubscriptions,
+        control: LiteControl,
+        popper: LitePopper,
+        wake_in: Callable[[int], None],
+        other_waiting_count: Callable[[], int],
+    ) -> None:
+        """``wake_in`` has the tick of :attr:`polls` called in so many ms; ``other_waiting_count``: of other pops, which
+        share a limit with these."""
+        self._config = runtime.config
+        self._clock = runtime.clock
+        self._topics = metadata.topics
+        self._groups = metadata.groups
+        self._subscriptions = subscriptions
+        self._control = control
+        self._popper = popper
+        self.polls = PopPolls(
+            runtime.clock,
+            self._retry,
+            self._give_up,
+            budget=runtime.budget,
+            count_max=lambda: runtime.config.max_pop_polling_size - other_waiting_count(),
+            queue_count_max=lambda: runtime.config.pop_polling_size,
+            wake_in=wake_in,
+        )
+        subscriptions.wake = self._wake
+        lights.listen(self._on_published)
+
+    # -- subscriptions -------------------------------------------------------------------------------------------
+
+    def subscribe(self, request: Command, header: None, peer: Peer) -> Reply:
+        """Change clients' subscriptions. An entry that is refused leaves those before it in effect."""
+        check_broker_reads(self._config)
+        user = _user_of(request)
+        for entry in decode_lite_subscriptions(request.body):
+            self._control.change(entry, peer, user)
+        return Reply()
+
+    def trigger(self, request: Command, header: TriggerLiteHeader, peer: Peer) -> Reply:
+        """Have the subscriptions of a client, or of all of a group's clients, looked through for news."""
+        self._groups.require(header.group)
+        wanted = header.client_id or ""
+        for client in list(self._subscriptions.clients_of(header.group)):
+            if not wanted or client.client_id == wanted:
+                self._control.look_again(client)
+        return Reply()
+
+    # -- pop -----------------------------------------------------------------------------------------------------
+
+    def pop(self, request: Command, header: PopLiteHeader, peer: Peer) -> Reply | None:
+        """Hand out messages of the client's lite topics, or let the pop wait for some."""
+        try:
+            return self._pop(request, header, peer)
+        except PymqError as error:
+            reply = error_reply(error)
+            reply.ext = PopLiteAnswer()  # RocketMQ's clients read its numbers whatever the code is
+            return reply
+
+    def _pop(self, request: Command, header: PopLiteHeader, peer: Peer) -> Reply | None:
+        elapsed_ms = self._clock.now_ms() - header.born_time if header.born_time > 0 else 0
+        wait_ms = min(header.poll_time, header.poll_time - elapsed_ms) - ANSWER_MARGIN_MS
+        if wait_ms + ANSWER_MARGIN_MS < -LATE_MS:
+            return Reply(
+                ResponseCode.POLLING_TIMEOUT,
+                f"{self._config.broker_name}: the pop came {-wait_ms - ANSWER_MARGIN_MS} ms after its waiting time, "
+                f"the limit is {LATE_MS}: compare the client's clock with the broker's",
+                PopLiteAnswer(),
+            )
+        self._check(header)
+        client = self._subscriptions.owned(header.consumer_group, header.client_id, _user_of(request))
+        if client is None:
+            return Reply(ResponseCode.POLLING_TIMEOUT, NOBODY, PopLiteAnswer())
+        self._subscriptions.renew(client)
+        ask = LiteAsk(client, header.max_msg_num, header.invisible_time, header.attempt_id)
+        if self.polls.is_turn_full and self._park(request, ask, peer, max(wait_ms, LATE_MS), is_due=True):
+            return None
+        popped = self._popper.pop(ask, self._clock.now_ms())
+        if popped.records:
+            return self._found(ask, popped)
+        if wait_ms <= 0:
+            return _nothing(ResponseCode.POLLING_TIMEOUT)
+        if self._park(request, ask, peer, wait_ms):
+            return None
+        return _nothing(ResponseCode.POLLING_FULL)
+
+    def _check(self, header: PopLiteHeader) -> None:
+        """Check a lite pop. Raises Refusal."""
+        check_broker_reads(self._config)
+        if not 1 <= header.max_msg_num <= COUNT_MAX:
+            raise invalid(f"maxMsgNum={header.max_msg_num}: ask for 1 to {COUNT_MAX} messages")
+        check_invisible(header.invisible_time)
+        if len(header.attempt_id or "") > ATTEMPT_ID_LENGTH_MAX:
+            raise invalid(
+                f"attemptId has {len(header.attempt_id or '')} characters, the limit is {ATTEMPT_ID_LENGTH_MAX}: "
+                "use a UUID"
+            )
+        topic_to_read(self._topics, header.topic, ANY_QUEUE, or_all=True)
+        self._control.rules(header.consumer_group, header.topic)
+        check_group_reads(self._groups, header.consumer_group, header.topic)
+
+    def _park(self, request: Command, ask: LiteAsk, peer: Peer, wait_ms: int, *, is_due: bool = False) -> bool:
+        group = ask.client.group
+        place = (EVERYBODY if group.is_wildcard else ask.client.client_id, group.name, ANY_QUEUE)
+        return self.polls.park(peer, request, ask, place, MessageFilter(), wait_ms, is_due=is_due)
+
+    def _found(self, ask: LiteAsk, popped: LitePopped) -> Reply:
+        self.polls.turn_bytes += popped.size_bytes
+        answer = PopLiteAnswer(
+            pop_time=popped.pop_time_ms,
+            invisible_time=ask.invisible_ms,
+            revive_qid=ORDERLY_REVIVE_QUEUE,
+            order_count_info=";".join(popped.counts),
+        )
+        return Reply(ResponseCode.SUCCESS, "FOUND", answer, b"".join(popped.records))
+
+    # -- waiting requests ----------------------------------------------------------------------------------------
+
+    def _retry(self, parked: ParkedPop, is_last: bool) -> bool:
+        """Look again for a waiting pop. Return False when it found nothing and is to wait on."""
+        ask: LiteAsk = parked.ask
+        is_gone = self._subscriptions.find(ask.client.group.name, ask.client.client_id) is not ask.client
+        if is_gone:  # its subscriptions ended, or began again
+            parked.peer.answer(parked.request, Reply(ResponseCode.POLLING_TIMEOUT, NOBODY, PopLiteAnswer()))
+            return True
+        try:
+            popped = self._popper.pop(ask, self._clock.now_ms())
+        except (PymqError, OSError) as error:  # it must not stop the other requests
+            failed = (
+                error_reply(error) if isinstance(error, PymqError) else Reply(ResponseCode.SYSTEM_ERROR, str(error))
+            )
+            failed.ext = PopLiteAnswer()
+            parked.peer.answer(parked.request, failed)
+            return True
+        if popped.records:
+            parked.peer.answer(parked.request, self._found(ask, popped))
+        elif is_last:
+            parked.peer.answer(parked.request, _nothing(ResponseCode.POLLING_TIMEOUT))
+        else:
+            return False
+        return True
+
+    def _give_up(self, parked: ParkedPop, remark: str) -> None:
+        """Answer a request without messages."""
+        parked.peer.answer(parked.request, Reply(ResponseCode.POLLING_TIMEOUT, remark, PopLiteAnswer()))
+
+    # -- news ----------------------------------------------------------------------------------------------------
+
+    def on_free(self, light_queue: str, group: str) -> None:
+        """Take note that a lite topic gives a group messages again."""
+        names = split_light_queue(light_queue)
+        if names is not None and self._control.has_news(group, *names):
+            self._subscriptions.on_free(*names, group)
+
+    def _on_published(self, staged: list[StagedLight]) -> None:
+        if self._subscriptions.client_count:
+            for parent, lite, *_ in staged:
+                self._subscriptions.on_news(parent, lite)
+
+    def _wake(self, group: str, client_id: str) -> bool:
+        """Wake one pop that waits there."""
+        if not self.polls.waiting_count(client_id, group, ANY_QUEUE):
+            return False
+        self.polls.wake_group(group, client_id)
+        return True
+
+
+def _nothing(code: int) -> Reply:
+    return Reply(code, "NO_MESSAGE_IN_QUEUE", PopLiteAnswer())
+
+
+def _user_of(request: Command) -> str:
+    """Return the user's name; empty on a broker that checks nothing."""
+    return request.sender.name if request.sender is not None else ""
