@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 import pymq
-from pymq.client import Message, Producer, PushConsumer
+from pymq.client import Admin, Message, Producer, PushConsumer
+from pymq.model.message_types import LITE, TYPE_ATTRIBUTE
+from pymq.model.tables import SubscriptionGroupConfig, TopicConfig
 from pymq.testing.standalone import StandaloneProcess
 
 PAGE = Path(__file__).parents[2] / "docs" / "client.md"
@@ -51,6 +53,18 @@ async def execute(example: str, names: dict[str, Any], namesrv: str) -> None:
         await running
 
 
+async def make_lite_topics(namesrv: str) -> None:
+    """Make the parent topic and the group of the examples, and send a message to one of its lite topics."""
+    async with Admin(namesrv) as admin, Producer("before", namesrv=namesrv) as producer:
+        for target in await admin.cluster.masters():
+            await admin.topics.put(
+                target.address, TopicConfig(topic_name="sessions", attributes={TYPE_ATTRIBUTE: LITE})
+            )
+            bound = {"+lite.bind.topic": "sessions"}
+            await admin.groups.put(target.address, SubscriptionGroupConfig(group_name="workers", attributes=bound))
+        await producer.send(Message("sessions", "hello", lite_topic="session-4711"))
+
+
 def test_the_examples_of_the_client_run_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("examples")
     monkeypatch.setitem(sys.modules, "examples", module)  # where dataclasses look for the types of fields
@@ -58,6 +72,7 @@ def test_the_examples_of_the_client_run_in_their_order(monkeypatch: pytest.Monke
     names |= {"run_briefly": run_briefly, "save_order": lambda *args, **fields: None, "is_saved": bool, "order": 17}
 
     async def run(namesrv: str) -> None:
+        await make_lite_topics(namesrv)
         async with Producer("before", namesrv=namesrv) as producer:
             for number, example in enumerate(EXAMPLES):
                 await producer.send(Message("Orders", '{"number": 7}', tags="new"))  # for consumers, which wait for one

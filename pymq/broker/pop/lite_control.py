@@ -117,13 +117,19 @@ class LiteControl:
     def _add(
         self, client: LiteClient, lites: list[str], rules: LiteGroupRules, option: wire.LiteOffsetOption | None
     ) -> None:
-        added = [lite for lite in lites if lite not in client.lites]
+        added = dict.fromkeys(lite for lite in lites if lite not in client.lites)
         self._subscriptions.check_room(client, added, len(client.lites), rules.client_quota)
         for lite in added:
             if rules.is_exclusive:
                 for other in list(self._subscriptions.subscribers(client.group, lite)):
                     self._exclude(other, lite, rules)
             self._subscribe(client, lite, option)
+        if option is not None:
+            group = client.group
+            for lite in [lite for lite in lites if lite not in added]:
+                self._begin_at(group.name, group.parent, lite, option)
+                if self.has_news(group.name, group.parent, lite):
+                    self._subscriptions.mark(group, lite)
 
     def _replace(
         self,

@@ -109,18 +109,15 @@ class GroupAdmin:
     ) -> Changed[SubscriptionGroupConfig]:
         """Change the group on one broker to what ``merge`` makes of its configuration, None where there is no group.
 
-        Returns both. Attributes that it leaves out stay. Raises ConflictError when another administrator changes the
-        group at the same time.
+        Returns both. Raises ConflictError when another administrator changes the group at the same time.
         """
         known: dict[str, str] = {}
 
         async def read() -> Seen[SubscriptionGroupConfig]:
             answer = await self._connection.ask_broker(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
-            table = decode_admin_body(GroupConfigTable, answer.body)
             version = answer.ext.get(VERSION_FIELD)
-            found = table.subscription_group_table.get(group)
-            if found is not None:
-                known.update(found.attributes)
+            found = decode_admin_body(GroupConfigTable, answer.body).subscription_group_table.get(group)
+            known.update(found.attributes if found is not None else {})
             return Seen(found, int(version) if version else None)
 
         async def write(config: SubscriptionGroupConfig, version: int | None) -> dict[str, str]:
@@ -128,8 +125,7 @@ class GroupAdmin:
             code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
             # Brokers keep the others, and RocketMQ's take a change in this form alone.
             changes = {f"+{name}": value for name, value in config.attributes.items() if known.get(name) != value}
-            sent = replace(config, attributes=changes)
-            return (await self._connection.ask_broker(address, code, header, sent)).ext
+            return (await self._connection.ask_broker(address, code, header, replace(config, attributes=changes))).ext
 
         return await change_entry(f"group {group!r} on {address}", read, merge, write)
 

@@ -314,10 +314,7 @@ class LightQueues:
         return lite in self._numbers.get(parent, ())
 
     def page(self, parent: str, start: int, count: int) -> list[tuple[str, int]]:
-        """Return lite topics of a parent with their next offsets: ``count`` of them behind the first ``start``.
-
-        They stand in the order in which they came. Those that expire between two pages move the others.
-        """
+        """Return ``count`` lite topics of a parent behind the first ``start``, with their next offsets."""
         some = islice(self._numbers.get(parent, {}).items(), start, start + count)
         return [(lite, self._ends[queue]) for lite, queue in some]
 

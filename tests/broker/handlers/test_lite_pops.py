@@ -390,8 +390,19 @@ def test_where_a_new_subscription_begins(option: dict[str, Any] | None, bodies: 
     p.subscribe("a", **more)
     found = p.pop()
     assert found.bodies == bodies
-    p.subscribe("a", **more)
-    assert p.pop().code == NOTHING, "who has a lite topic already stays where it is"
+    assert p.control("COMPLETE_ADD", "a", version=1, **more)[0] == 0
+    assert p.pop().code == NOTHING, "a whole set leaves what the client has already where it is"
+
+
+def test_a_client_moves_the_group_in_what_it_has_already() -> None:
+    p = LitePops()
+    p.fill("a", "a0", "a1")
+    p.subscribe("a")
+    assert p.pop().bodies == ["a0", "a1"]
+    p.subscribe("a", offsetOption={"type": "OFFSET", "value": 1})
+    assert p.pop().bodies == ["a1"], "what was out is out no more"
+    p.subscribe("a")
+    assert p.pop().code == NOTHING, "without an option it stays"
 
 
 def test_the_last_to_unsubscribe_resets_the_group_where_it_wants_that() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pymq.broker.handlers.lites import LITE_TOPICS_PER_PAGE_MAX
 from pymq.model import fastjson
 from pymq.model.lite_topics import LITE_NAME_SIZE_MAX_BYTES
 from pymq.model.record import encode_batch_entry
@@ -177,6 +178,22 @@ def test_look_ups() -> None:
             "topic T has no lite topics: only topics with message.type=LITE have them",
         )
     assert p.caller.refused(Code.GET_PARENT_TOPIC_INFO, topic="None")[0] == 17
+
+
+def test_a_broker_names_lite_topics_in_pages() -> None:
+    p = Lites()
+    for lite in ("b", "a", "c", "a"):
+        assert p.send(lite).code == 0
+
+    def page(start: int, count: int) -> Any:
+        reply = p.caller.ask(Code.GET_PARENT_TOPIC_INFO, topic="P", pymqStart=start, pymqCount=count)
+        return reply if reply.code else fastjson.loads(reply.body).get("pymqLiteTopics")
+
+    assert page(0, 2) == [["b", 1], ["a", 2]]
+    assert page(2, LITE_TOPICS_PER_PAGE_MAX) == [["c", 1]]
+    assert page(3, 2) == [] and page((1 << 31) - 1, 2) == [] and page(0, 0) is None
+    for start, count in ((-1, 1), (0, -1), (0, LITE_TOPICS_PER_PAGE_MAX + 1)):
+        assert page(start, count).code == 29
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,15 @@ FEATURES: dict[str, list[str]] = {
         "pulled_by_assignment",
         "invisible",
     ],
+    "lite topics": [
+        "subscribed_one_by_one",
+        "woken_while_it_waits",
+        "ordered_and_given_back",
+        "begin_elsewhere",
+        "exclusive",
+        "wildcard",
+        "lite_blocking",
+    ],
     "transactions": ["transaction", "transaction_check", "transactions", "orphans"],
     "request and reply": ["request_reply", "request_and_reply"],
     "trace": ["trace", "traces"],
@@ -111,6 +120,7 @@ COLUMNS = [
     Column("gRPC Node 1.0.8", {"test_clients_grpc.py": "node-"}),
     Column("PyMQ", {"test_with_broker.py": ""}),
     Column("PyMQ on Apache 5.3.3", {"test_apache_client.py": ""}),
+    Column("PyMQ on Apache 5.5.0", {"test_lite_consumer_apache.py": ""}),
 ]
 
 Cells = dict[tuple[str, str], str]
