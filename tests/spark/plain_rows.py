@@ -49,6 +49,7 @@ def _plain_row(message: StoredMessage, broker_name: str) -> dict[str, object]:
         "bodyText": body.decode("utf-8", "replace"),
         "physicalOffset": message.physical_offset,
         "flag": message.flag,
+        "liteTopic": message.properties.get("__LITE_TOPIC"),
         "rowId": f"{message.topic}/{broker_name}/{message.queue_id}@{message.queue_offset}",
         "badRecord": None,
         "key": message.keys.encode() if message.keys else None,

@@ -50,6 +50,7 @@ class TailCommand(TyperCommand):
         "pymq tail orders --from start --no-follow -o jsonl",
         "pymq tail orders --from 1000 --queue 0 --count 5",
         "pymq tail orders --grep 'id.: 17' -o raw",
+        "pymq tail sessions --lite session-4711 --from start",
     ),
 )
 def tail(
@@ -95,6 +96,9 @@ def tail(
     expression: ExpressionOption = None,
     via: ViaOption = None,
     key: Annotated[str | None, typer.Option("--key", metavar="KEY", help="Only messages with this key.")] = None,
+    lite: Annotated[
+        str | None, typer.Option("--lite", metavar="NAME", help="Only messages of this lite topic.")
+    ] = None,
     grep: Annotated[
         str | None, typer.Option("--grep", metavar="REGEX", help="Only messages whose body matches.")
     ] = None,
@@ -161,8 +165,9 @@ def tail(
 
     from pymq.cli.tail.options import LOOK_BACK_MAX, TailOptions
     from pymq.cli.tail.show import body_reader, projected, show
+    from pymq.model.properties import LITE_TOPIC
     from pymq.operations.message.bodies import parse_decoding
-    from pymq.operations.message.fields import Condition
+    from pymq.operations.message.fields import Condition, PropertyCondition
     from pymq.operations.message.selection import MessageSelection
 
     read = body_reader(parse_decoding(decode, schema, descriptor, type_name, registry), output, inflate_ratio)
@@ -173,7 +178,15 @@ def tail(
         count=count,
         follow=follow and not is_to_end,
         selection=MessageSelection(
-            tag, key, grep, sql, parse_plugin(plugin, expression, via), conditions, read, note=print_note
+            tag,
+            key,
+            grep,
+            sql,
+            parse_plugin(plugin, expression, via),
+            conditions,
+            read,
+            having=[] if lite is None else [PropertyCondition.equals(LITE_TOPIC, lite)],
+            note=print_note,
         ),
         queue=parse_queue_choice(queue) if queue is not None else None,
         group=group or DEFAULT_GROUP,

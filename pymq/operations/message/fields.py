@@ -128,6 +128,13 @@ class PropertyCondition:
         if not self._name:
             raise UsageError(f"{text!r} names no property: write NAME or NAME=VALUE")
 
+    @classmethod
+    def equals(cls, name: str, value: str) -> PropertyCondition:
+        """Return the condition that a property has exactly this value."""
+        made = cls(name)
+        made._value = value
+        return made
+
     def holds(self, properties: Mapping[str, str]) -> bool:
         """Return whether a message with these properties fulfils the condition."""
         found = properties.get(self._name)

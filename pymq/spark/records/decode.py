@@ -292,6 +292,7 @@ _BUILDERS: dict[str, Callable[[_Columns], pa.Array]] = {
     "bodyJson": lambda c: c._body_decoder.by_registry(c.topic(), c.body(), c.row_id),
     "physicalOffset": lambda c: c.fixed_int64(PHYSICAL_OFFSET_AT),
     "flag": lambda c: c.fixed_int32(FLAG_AT),
+    "liteTopic": lambda c: c.properties().values_of(properties.LITE_TOPIC),
     "rowId": _Columns.row_id,
     BAD_RECORD: lambda c: pa.nulls(len(c.layout), BY_NAME[BAD_RECORD].arrow),
     "key": lambda c: c.properties().values_of(properties.KEYS).cast(pa.binary()),

@@ -69,6 +69,7 @@ COLUMNS = (
     RowColumn(OF_REGISTRY, "string", usual=False),
     RowColumn("physicalOffset", "bigint", usual=False),
     RowColumn("flag", "int", usual=False),
+    RowColumn("liteTopic", "string", usual=False),
     RowColumn(BAD_RECORD, _BAD_RECORD, usual=False),
     *KAFKA_COLUMNS,
 )

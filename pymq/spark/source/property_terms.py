@@ -13,10 +13,10 @@ from typing import Any
 
 from pymq.errors import ExpressionError
 from pymq.filter.sql92 import compile_sql
-from pymq.model.properties import KEYS, TAGS, UNIQ_KEY
+from pymq.model.properties import KEYS, LITE_TOPIC, TAGS, UNIQ_KEY
 from pymq.spark.records.schema import property_of
 
-_PROPERTY_OF = {"tags": TAGS, "keys": KEYS}
+_PROPERTY_OF = {"tags": TAGS, "keys": KEYS, "liteTopic": LITE_TOPIC}
 _MESSAGE_ID = "msgId"
 _NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 _KEY_WORDS = frozenset(

@@ -66,6 +66,12 @@ def test_the_lag_of_a_group(pymq: Pymq, consumer: LiteConsumer) -> None:
     assert "lag          2" in pymq("lite", "lag", GROUP, "eu-1").out
 
 
+def test_a_tail_shows_one_lite_topic(pymq: Pymq, consumer: LiteConsumer) -> None:
+    shown = pymq("tail", PARENT, "--lite", "eu-1", "--from", "start", "--no-follow", "-o", "raw").out
+    assert shown.splitlines() == ["to eu-1", "to eu-1"]
+    assert pymq("tail", PARENT, "--lite", "eu", "--from", "start", "--no-follow", "-o", "raw").out == ""
+
+
 def test_what_has_no_lite_topics_is_refused(pymq: Pymq, consumer: LiteConsumer) -> None:
     assert pymq("lite", "list", "nowhere").code == EXIT_NOT_FOUND
     assert pymq("lite", "lag", "nobody").code == EXIT_NOT_FOUND

@@ -190,3 +190,8 @@ def test_conditions_that_brokers_refuse_are_not_pushed_down() -> None:
     assert joined_terms([]) is None
     long = sql_term(In(("keys",), tuple(f"k{n}" for n in range(IN_COUNT_MAX + 1))))
     assert long is not None and joined_terms([long]) is None
+
+
+def test_the_column_of_lite_topics_is_their_property() -> None:
+    assert sql_term(EqualTo(("liteTopic",), "a$1")) == "__LITE_TOPIC = 'a$1'"
+    assert joined_terms(["__LITE_TOPIC = 'a$1'"]) is not None
