@@ -49,8 +49,8 @@ def light_end(server: Server, lite: str, topic: str = PARENT) -> int:
     return probe.max_offset(server.broker, f"%LMQ%${topic}${lite}", 0)
 
 
-def await_end(server: Server, lite: str, end: int) -> None:
-    probe.wait_until(f"{end} messages of {lite}", lambda: light_end(server, lite) == end)
+def await_end(server: Server, lite: str, end: int, topic: str = PARENT) -> None:
+    probe.wait_until(f"{end} messages of {lite}", lambda: light_end(server, lite, topic) == end)
 
 
 def test_both_store_the_same_places_and_answer_the_same(server: Server) -> None:
