@@ -80,6 +80,11 @@ def lite_queue_number(lite: str, queue_count: int) -> int:
     return consistent_bucket(string_hash(lite), queue_count)
 
 
+def read_mark_name(parent: str) -> str:
+    """Return the name under which groups' offsets say how far old lite topics of a parent are done with."""
+    return light_queue_name(parent, "")
+
+
 def split_light_queue(name: str) -> tuple[str, str] | None:
     """Return the parent and the lite topic of a light queue's name; None for another name."""
     if not name.startswith(LIGHT_QUEUE_PREFIX):

@@ -64,9 +64,7 @@ class MasterSide:
         metadata.pending_offsets.hand_over(metadata.cursors)
         if not self._tail_recovery.is_fenced:  # else the log may grow to where they are
             # A queue that is not here was on the master before: its next message gets offset 0.
-            queue_end = with_light_queues(
-                store.lights, store.max_offset if self._role.begins_epoch else store.queue_end
-            )
+            queue_end = with_light_queues(store, store.max_offset if self._role.begins_epoch else store.queue_end)
             metadata.cursors.fit(queue_end)
             metadata.order_infos.fit(queue_end)
         if len(metadata.pending_offsets):
@@ -93,6 +91,7 @@ class MasterSide:
             Job("delayed delivery", TICK_PERIOD_MS, self._delays.tick),
             Job("popped messages", TICK_PERIOD_MS, self._pop.reviver.tick),
             Job("ordered queues", TICK_PERIOD_MS, self._pop.ordered_queues.tick),
+            Job("expired lite topics", TICK_PERIOD_MS, self._pop.lite_expiry.tick),
             Job("progress of transactions", SLOW_TICK_PERIOD_MS, self._transactions.tick),
             Job("transaction checks", TICK_PERIOD_MS, self._transaction_checks.tick),
             Job("slaves", TICK_PERIOD_MS, self.ha_service.tick),

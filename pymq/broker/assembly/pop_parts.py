@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pymq.broker.pop.lite_control import LiteControl
+from pymq.broker.pop.lite_expiry import LiteExpiry
+from pymq.broker.pop.lite_offsets import LiteOffsets
 from pymq.broker.pop.lite_popper import LitePopper
 from pymq.broker.pop.lite_subscriptions import LiteSubscriptions
 from pymq.broker.pop.ordered_queues import OrderedQueues
@@ -50,11 +52,14 @@ class PopParts:
             ordered_queues=self.ordered_queues,
         )
         self.lite_subscriptions = LiteSubscriptions(runtime, names_of=store.lights.names_of)
+        self.lite_offsets = LiteOffsets(metadata.cursors, store.lights)
+        self.lite_expiry = LiteExpiry(runtime, metadata=metadata, lights=store.lights, offsets=self.lite_offsets)
         self.lite_control = LiteControl(
             metadata=metadata,
             lights=store.lights,
             subscriptions=self.lite_subscriptions,
             ordered_queues=self.ordered_queues,
+            offsets=self.lite_offsets,
         )
         self.lite_popper = LitePopper(
             runtime,
@@ -65,6 +70,7 @@ class PopParts:
             stats=data.stats,
             subscriptions=self.lite_subscriptions,
             ordered_queues=self.ordered_queues,
+            offsets=self.lite_offsets,
         )
         self.reviver = Reviver(
             runtime,

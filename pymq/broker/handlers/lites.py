@@ -9,6 +9,7 @@ import heapq
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from pymq.broker.pop.lite_offsets import LiteOffsets
 from pymq.broker.runtime import Runtime
 from pymq.errors import Refusal
 from pymq.model.lite_groups import lite_group_rules
@@ -63,6 +64,7 @@ class LiteHandlers:
         self._groups = metadata.groups
         self._cursors = metadata.cursors
         self._order_infos = metadata.order_infos
+        self._offsets = LiteOffsets(metadata.cursors, lights)
         self._subscriptions = subscriptions
         self._lights = lights
         self._routes = routes
@@ -198,10 +200,10 @@ class LiteHandlers:
     def _lag(self, group: str, parent: str, lite: str) -> LiteLag:
         """Return how far a group is behind in a lite topic. Raises StoreError, OSError."""
         end = self._lights.max_offset(parent, lite)
-        committed = self._cursors.query(group, light_queue_name(parent, lite), 0)
-        if committed >= end:
+        start = self._offsets.start(group, parent, lite)
+        if start >= end:
             return LiteLag(lite_topic=lite, lag_count=0)
-        first = self._lights.entries(parent, lite, max(0, committed), 1)
+        first = self._lights.entries(parent, lite, start, 1)
         if not first:
             return LiteLag(lite_topic=lite, lag_count=0)
         return LiteLag(

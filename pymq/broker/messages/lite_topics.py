@@ -9,6 +9,7 @@ from pymq.broker.runtime import Runtime
 from pymq.errors import Refusal
 from pymq.model.layout import sent_properties_max_bytes
 from pymq.model.lite_topics import (
+    is_light_queue,
     is_parent,
     light_properties_max_bytes,
     lite_name_problem,
@@ -20,7 +21,7 @@ from pymq.wire.codes import ResponseCode
 if TYPE_CHECKING:
     from pymq.broker.metadata.topics import TopicManager
     from pymq.model.tables import TopicConfig
-    from pymq.store.store import LightReader
+    from pymq.store.store import LightReader, MessageStore
 
 
 class LiteTopics:
@@ -73,11 +74,16 @@ class LiteTopics:
 QueueEnd = Callable[[str, int], int | None]
 
 
-def with_light_queues(lights: LightReader, queue_end: QueueEnd) -> QueueEnd:
-    """Return what says where queues end, light queues among them: unknown ones end where a new one begins."""
+def with_light_queues(store: MessageStore, queue_end: QueueEnd) -> QueueEnd:
+    """Return what says where queues end, light queues among them: unknown ones end where a new one begins.
+
+    Groups' read marks are places in the log.
+    """
 
     def end(topic: str, queue_id: int) -> int | None:
+        if not is_light_queue(topic):
+            return queue_end(topic, queue_id)
         names = split_light_queue(topic)
-        return queue_end(topic, queue_id) if names is None else lights.max_offset(*names)
+        return store.physical_max_offset if names is None else store.lights.max_offset(*names)
 
     return end

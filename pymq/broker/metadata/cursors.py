@@ -307,6 +307,15 @@ class CursorManager(OftenChangedTable):
         """The number of committed offsets: queues of all groups."""
         return self._all.count
 
+    def light_keys(self) -> list[tuple[str, str]]:
+        """Return (light queue's name, group) of all offsets in light queues."""
+        return self._all.light_keys()
+
+    def forget_keys(self, keys: list[tuple[str, str]]) -> None:
+        """Drop the offsets of these pairs of topic and group."""
+        gone = frozenset(keys)
+        self._forget([key for key in keys if key in self._offsets], gone.__contains__)
+
     @property
     def light_offset_count(self) -> int:
         """The number of committed offsets in light queues, of all groups."""

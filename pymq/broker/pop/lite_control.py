@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pymq.broker.pop.lite_offsets import LiteOffsets
 from pymq.broker.pop.lite_subscriptions import LiteClient, LiteSubscriptions
 from pymq.broker.pop.ordered_queues import OrderedQueue, OrderedQueues
-from pymq.errors import Refusal
+from pymq.errors import Refusal, StoreError
 from pymq.model.lite_groups import BIND_TOPIC, LiteGroupRules, lite_group_rules
 from pymq.model.lite_topics import is_parent, light_queue_name, lite_name_problem
 from pymq.wire import bodies_lites as wire
@@ -36,6 +37,7 @@ class LiteControl:
         lights: LightReader,
         subscriptions: LiteSubscriptions,
         ordered_queues: OrderedQueues,
+        offsets: LiteOffsets,
     ) -> None:
         self._topics: TopicManager = metadata.topics
         self._groups: GroupManager = metadata.groups
@@ -43,6 +45,7 @@ class LiteControl:
         self._lights = lights
         self._subscriptions = subscriptions
         self._ordered = ordered_queues
+        self._offsets = offsets
 
     def rules(self, group: str, parent: str) -> LiteGroupRules:
         """Return how a group reads the lite topics of ``parent``.
@@ -88,10 +91,11 @@ class LiteControl:
                 self._replace(client, lites, rules, entry.offset_option)
 
     def has_news(self, group: str, parent: str, lite: str) -> bool:
-        """Return True when a lite topic has messages that the group has not acknowledged."""
-        if not self._lights.has(parent, lite):
-            return False
-        return self._lights.max_offset(parent, lite) > self._cursors.query(group, light_queue_name(parent, lite), 0)
+        """Return True when a lite topic has messages that the group has not acknowledged, also when that is unclear."""
+        try:
+            return self._offsets.has_news(group, parent, lite)
+        except (StoreError, OSError):
+            return True  # the pop meets the same error and answers with it
 
     def look_again(self, client: LiteClient) -> int:
         """Have a client's lite topics with messages looked at; return their number."""

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from pymq.broker.metadata.metadata import Metadata
+from pymq.broker.pop.lite_offsets import LiteOffsets
 from pymq.broker.pop.lite_subscriptions import LiteClient, LiteSubscriptions
 from pymq.broker.pop.ordered_queues import OrderedQueue, OrderedQueues
 from pymq.broker.pop.popper import without_receipt
@@ -70,6 +71,7 @@ class LitePopper:
         stats: StatsManager,
         subscriptions: LiteSubscriptions,
         ordered_queues: OrderedQueues,
+        offsets: LiteOffsets,
     ) -> None:
         self._config = runtime.config
         self._cursors = metadata.cursors
@@ -81,6 +83,7 @@ class LitePopper:
         self._stats = stats
         self._subscriptions = subscriptions
         self._ordered = ordered_queues
+        self._offsets = offsets
         self._dying: set[OrderedQueue] = set()  # lite topics with dead letters of the commit to come
 
     def pop(self, ask: LiteAsk, now_ms: int) -> LitePopped:
@@ -115,11 +118,11 @@ class LitePopper:
         queue = OrderedQueue(light_queue_name(group.parent, lite), group.name, 0)
         if queue in self._dying or self._ordered.is_blocked(queue, ask.attempt_id):
             return  # it is due again when that is over
-        offset = self._cursors.query(group.name, queue.topic, 0)
-        entries = self._lights.entries(group.parent, lite, max(0, offset), ask.count - len(popped.records))
+        start = self._offsets.start(group.name, group.parent, lite)
+        entries = self._lights.entries(group.parent, lite, start, ask.count - len(popped.records))
         if not entries or self._bury(queue, lite, entries):
             return
-        if offset < 0:
+        if self._offsets.committed(group.name, group.parent, lite) < 0:
             self._cursors.check_room()
         offsets: list[int] = []
         records: list[bytes | memoryview] = []

@@ -16,6 +16,7 @@ from pymq.errors import StoreError
 from pymq.model.lite_topics import DISPATCH_MARK, light_place
 from pymq.store.disk.fs import Files
 from pymq.store.light.entry_files import FAR_RANKS, NO_ENTRY, EntryFiles, LightEntry
+from pymq.store.light.light_chains import LightChains
 from pymq.store.light.table_file import LightTable, LightTableFile
 from pymq.store.log.log_record import Scanned, has_queue_unit
 from pymq.store.settings import StoreSettings
@@ -45,7 +46,7 @@ OnPublished = Callable[[list[StagedLight]], None]
 ReadRecord = Callable[[int, int], Scanned | None]
 
 
-class LightQueues:
+class LightQueues(LightChains):
     """One thread calls everything; :meth:`save` may run in another.
 
     ``problem`` says why files lag behind memory; None while they don't.
@@ -54,12 +55,9 @@ class LightQueues:
     def __init__(self, files: Files, root: str, settings: StoreSettings, deleted_end: Callable[[str], int]) -> None:
         """``deleted_end``: records of a topic below this physical offset are deleted."""
         directory = f"{root}/{LIGHT_DIRECTORY}"
-        self._entries = EntryFiles(files, directory, settings.light_file_entry_count)
+        super().__init__(EntryFiles(files, directory, settings.light_file_entry_count), deleted_end)
         self._table_entry_count = settings.light_table_entry_count
         self._table = LightTableFile(files, f"{directory}/table")
-        self._deleted_end = deleted_end
-        self._numbers: dict[str, dict[str, int]] = {}  # by parent and lite topic
-        self._newest = array("q")  # by number: the newest entry
         self._ends = array("q")  # by number: the next offset
         self._ranks = array("q")  # by number: the rank of the newest entry
         self._free: list[int] = []  # numbers without a queue
@@ -70,7 +68,6 @@ class LightQueues:
         self._saved_end = 0  # entries that the table on the disk knows of
         self._unswept: Iterator[tuple[str, str]] | None = None
         self._swept_for = 0
-        self.covered = 0  # records below this physical offset have their entries
         self.count = 0
         self.wants_table = False  # a table is to be saved although few entries have come
         self.problem: str | None = None
@@ -192,6 +189,11 @@ class LightQueues:
         """Close the files."""
         self._entries.close()
 
+    def _note_damage(self, text: str) -> None:
+        if self._damage is None:
+            self._damage = text
+            self._table.remove()
+
     # -- growing -------------------------------------------------------------------------------------------------
 
     def next_offset(self, parent: str, lite: str) -> int:
@@ -272,29 +274,6 @@ class LightQueues:
         self._ranks[queue] = rank
         self.covered = physical_offset + size_bytes
 
-    def _far_from(self, number: int) -> tuple[int, int]:
-        """Return the far entry, and its rank, of an entry behind entry ``number``. Raises StoreError, OSError."""
-        before = self._find(number)
-        while before is not None and before.rank % FAR_RANKS:
-            number = before.previous
-            before = self._find(number)
-        if before is None:
-            return NO_ENTRY, 0
-        beyond = self._find(before.far)
-        if beyond is not None and before.rank - before.far_rank == before.far_rank - beyond.far_rank:
-            return beyond.far, beyond.far_rank
-        return number, before.rank
-
-    def _find(self, number: int) -> LightEntry | None:
-        """Return an entry; None for one that is gone. Raises StoreError for a damaged one, OSError."""
-        try:
-            return self._entries.find(number)
-        except (StoreError, OSError) as error:
-            if self._damage is None:
-                self._damage = str(error)
-                self._table.remove()
-            raise
-
     def _new_number(self) -> int:
         self.count += 1
         if self._free:
@@ -330,61 +309,6 @@ class LightQueues:
         """Return the next offset of a lite topic that is visible; of an unknown one its first."""
         queue = self._numbers.get(parent, {}).get(lite)
         return self._floor if queue is None else self._ends[queue]
-
-    def newest(self, parent: str, lite: str) -> LightEntry | None:
-        """Return the newest entry of a lite topic; None without one. Raises StoreError, OSError."""
-        queue = self._numbers.get(parent, {}).get(lite)
-        return None if queue is None else self._find(self._newest[queue])
-
-    def oldest(self, parent: str, lite: str, log_begin: int) -> LightEntry | None:
-        """Return the oldest entry whose record is still there; None without one. Raises StoreError, OSError."""
-        return self.first_where(parent, lite, log_begin, lambda entry: True)
-
-    def first_where(
-        self, parent: str, lite: str, log_begin: int, is_wanted: Callable[[LightEntry], bool]
-    ) -> LightEntry | None:
-        """Return the first entry that ``is_wanted``, which must hold for all entries behind it; None without one.
-
-        Raises StoreError, OSError.
-        """
-        low = max(log_begin, self._deleted_end(parent))
-        entry = self.newest(parent, lite)
-        if entry is None or entry.physical_offset < low or not is_wanted(entry):
-            return None
-        return self._first_where(entry, lambda earlier: earlier.physical_offset >= low and is_wanted(earlier))
-
-    def entries(self, parent: str, lite: str, offset: int, count: int, log_begin: int) -> list[LightEntry]:
-        """Return up to ``count`` entries from ``offset`` on, in order. Raises StoreError, OSError."""
-        newest = self.newest(parent, lite)
-        if newest is None or newest.queue_offset < offset or count < 1:
-            return []
-        low = max(log_begin, self._deleted_end(parent))
-        last = newest
-        if newest.queue_offset - offset >= count:
-            first = self.first_where(parent, lite, log_begin, lambda entry: entry.queue_offset >= offset)
-            if first is None:
-                return []
-            rank = first.rank + count - 1
-            if rank < newest.rank:
-                last = self._first_where(newest, lambda entry: entry.rank >= rank)
-        found = []
-        each: LightEntry | None = last
-        while each is not None and each.physical_offset >= low and each.queue_offset >= offset:
-            found.append(each)
-            each = self._find(each.previous) if each.rank else None
-        return found[::-1]
-
-    def _first_where(self, entry: LightEntry, is_wanted: Callable[[LightEntry], bool]) -> LightEntry:
-        """Go back in the chain from ``entry`` as long as earlier entries are wanted."""
-        while entry.rank:
-            for number in (entry.far, entry.previous):
-                earlier = self._find(number)
-                if earlier is not None and is_wanted(earlier):
-                    entry = earlier
-                    break
-            else:
-                break
-        return entry
 
     # -- forgetting ----------------------------------------------------------------------------------------------
 
@@ -435,17 +359,18 @@ class LightQueues:
         self._free.append(queue)
         self.count -= 1
 
-    def _first_from(self, physical_offset: int) -> int:
-        """Return the number of the first entry of a record from this physical offset on. Raises StoreError, OSError."""
-        low, high = self._entries.begin, self._entries.end
-        while low < high:
-            middle = (low + high) // 2
-            entry = self._find(middle)
-            if entry is None or entry.physical_offset < physical_offset:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+    def is_older(self, parent: str, lite: str, number: int) -> bool:
+        """Return True for a lite topic whose newest entry comes before entry ``number``, with nothing staged."""
+        queue = self._numbers.get(parent, {}).get(lite)
+        return queue is not None and self._newest[queue] < number and (parent, lite) not in self._pending
+
+    def expire(self, parent: str, lite: str, number: int) -> bool:
+        """Forget a lite topic if :meth:`is_older`."""
+        if not self.is_older(parent, lite, number):
+            return False
+        self._forget(parent, lite)
+        self.wants_table = True
+        return True
 
     # -- files ---------------------------------------------------------------------------------------------------
 

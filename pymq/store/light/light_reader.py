@@ -67,6 +67,30 @@ class LightReader:
         found = self._lights.first_where(parent, lite, begin, lambda entry: entry.store_ms >= store_ms)
         return self._lights.max_offset(parent, lite) if found is None else found.queue_offset
 
+    def offset_from(self, parent: str, lite: str, physical_offset: int) -> int:
+        """Return the offset of the first message from this physical offset on; the end without one.
+
+        Raises StoreError, OSError.
+        """
+        begin = max(physical_offset, self._log.min_offset)
+        found = self._lights.oldest(parent, lite, begin)
+        return self._lights.max_offset(parent, lite) if found is None else found.queue_offset
+
+    def first_since(self, store_ms: int) -> tuple[int, int]:
+        """Return the number of the first entry that was stored at this time or later, and its record's physical offset.
+
+        Raises StoreError, OSError.
+        """
+        return self._lights.first_since(store_ms)
+
+    def is_older(self, parent: str, lite: str, number: int) -> bool:
+        """Return True for a lite topic whose messages all come before entry ``number``."""
+        return self._lights.is_older(parent, lite, number)
+
+    def expire(self, parent: str, lite: str, number: int) -> bool:
+        """Forget a lite topic if :meth:`is_older`. A start that lacks the newest table of names knows it again."""
+        return self._lights.expire(parent, lite, number)
+
     def names_of(self, parent: str) -> list[str]:
         """Return the names of a topic's lite topics."""
         return self._lights.names_of(parent)

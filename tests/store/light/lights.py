@@ -56,9 +56,27 @@ def held_lights(store: MessageStore) -> Held:
                 assert DISPATCH_MARK in properties
                 messages.append((entry.queue_offset, message.body))
             ends = store.lights.ends(parent, lite)
+            _check_reads(store, parent, lite, entries)
             if messages:
                 assert ends == (messages[0][0], messages[-1][0] + 1, entries[-1].store_ms)
                 held[parent, lite] = messages
             else:
                 assert ends.min_offset == ends.max_offset
     return held
+
+
+def _check_reads(store: MessageStore, parent: str, lite: str, entries: list[LightEntry]) -> None:
+    """Compare reads from several places with a list of all entries."""
+    end = store.lights.max_offset(parent, lite)
+    middle = entries[len(entries) // 2] if entries else None
+    for offset in {0, middle.queue_offset if middle else 0, end - 1, end, end + 1}:
+        for count in (0, 1, 3, len(entries) + 1):
+            wanted = [entry for entry in entries if entry.queue_offset >= offset][:count]
+            assert store.lights.entries(parent, lite, offset, count) == wanted, (offset, count)
+    for entry in [middle] if middle else []:
+        for ms in (entry.store_ms, entry.store_ms + 1):
+            later = [each.queue_offset for each in entries if each.store_ms >= ms]
+            assert store.lights.offset_at(parent, lite, ms) == (later or [end])[0]
+        for place in (entry.physical_offset, entry.physical_offset + 1):
+            behind = [each.queue_offset for each in entries if each.physical_offset >= place]
+            assert store.lights.offset_from(parent, lite, place) == (behind or [end])[0]
