@@ -17,6 +17,7 @@ from pymq.config.rocketmq_keys import BROKER_KEYS, NO_EFFECT
 from pymq.config.security import AUTH_FILE_NAME, check_security, has_users
 from pymq.config.server import ServerConfig
 from pymq.config.values import BROKER_ID_MAX
+from pymq.config.workers import WorkersConfig
 from pymq.errors import ConfigError
 from pymq.units import parse_duration_ms, split_name_servers
 
@@ -34,7 +35,7 @@ TRUNCATION_MAX_BYTES = 64 * MIB
 
 
 @dataclass
-class BrokerConfig(RaftConfig, ServerConfig):
+class BrokerConfig(WorkersConfig, RaftConfig, ServerConfig):
     """The configuration of one broker. Attributes carry units; each row starts with its key in ``broker.conf``."""
 
     # fmt: off

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 BROKER_ID_MAX: Final = 2**31 - 1
+WORKER_COUNT_MAX: Final = 64  # brokers of one machine that share a data directory
 # brokerRole
 ASYNC_MASTER: Final = "ASYNC_MASTER"
 SYNC_MASTER: Final = "SYNC_MASTER"

@@ -49,7 +49,7 @@ class MetricsEndpoint:
         self._now_s = now_s
         self._process = ProcessMetrics()
         self._turn = asyncio.Lock()
-        pages = {METRICS_PATH: Page(CONTENT_TYPE, self._text), HEALTH_PATH: Page("text/plain", _healthy, is_open=True)}
+        pages = {METRICS_PATH: Page(CONTENT_TYPE, self.text), HEALTH_PATH: Page("text/plain", _healthy, is_open=True)}
         self._server = HttpServer(pages, access, limits=limits, budget=budget)
 
     async def start(self, host: str, port: int) -> str:
@@ -70,7 +70,8 @@ class MetricsEndpoint:
     async def stop(self) -> None:
         await self._server.stop()
 
-    async def _text(self) -> AsyncGenerator[bytes]:
+    async def text(self) -> AsyncGenerator[bytes]:
+        """Yield the text of a scrape in pieces."""
         pieces = slices([*self._collectors(), self._process], self._labels(), self._now_s)
         while (piece := await self._next(pieces)) is not None:
             yield piece

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import os
 import signal
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -84,6 +84,8 @@ class StopSignals:
         self._before: dict[signal.Signals, Any] = {}
         for each in (signal.SIGINT, signal.SIGTERM):
             self._before[each] = signal.signal(each, self._take)
+        # Gets what comes on the standard input of a child of :data:`ENDS_WITH_INPUT`.
+        self.on_input: Callable[[bytes], None] | None = None
         self._watches_input = ENDS_WITH_INPUT in os.environ
         if self._watches_input:
             self._loop.add_reader(_STDIN, self._look_at_input)
@@ -120,7 +122,10 @@ class StopSignals:
 
     def _look_at_input(self) -> None:
         """Take the end of the standard input, which the parent holds open, for a SIGTERM."""
-        if not os.read(_STDIN, 4096):
+        data = os.read(_STDIN, 4096)
+        if data and self.on_input is not None:
+            self.on_input(data)
+        if not data:
             self._stop_watching()
             if not self._came:
                 self._take(signal.SIGTERM, None)

@@ -20,6 +20,7 @@ from pymq.pipeline.metrics import PIPELINE_METRICS
 from pymq.proxy.metrics import PROXY_METRICS
 from pymq.spark.session.query_figures import SPARK_METRICS
 from pymq.wire.codes import RequestCode
+from pymq.workers.metrics import WorkersMetrics
 from tests.tidy.sources import ROOT
 
 PICTURE_BYTES_MAX = 64 * 1024
@@ -67,6 +68,7 @@ def test_every_metric_is_documented_as_it_is() -> None:
         *SPARK_METRICS,
         *EXPORTER_METRICS,
         *MIRROR_METRICS,
+        *WorkersMetrics.metrics,
         LEFT_OUT,
         *ProcessMetrics().metrics,
     }

@@ -18,6 +18,7 @@ IMPORTABLE = {
     "pymq.store.disk.json_table",
     "pymq.store.disk.saved_tables",
     "pymq.store.disk.timer_checkpoint",
+    "pymq.store.disk.workers_file",  # of several directories, before their brokers open them
     "pymq.store.timer.timer_store",  # files beside the log, which the broker's timers fill
     "pymq.store.lifecycle.thaw",  # for a stopped broker
     "pymq.store.replica.closed_log",  # before a broker opens its store

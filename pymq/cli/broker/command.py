@@ -14,6 +14,7 @@ from pymq.cli.common.servers import (
     JsonOption,
     LogLevelOption,
     SetOption,
+    WorkersOption,
     fast_port_member,
     fast_port_text,
     tls_member,
@@ -60,6 +61,7 @@ app = typer.Typer(cls=BrokerGroup, rich_markup_mode=None, add_completion=False)
         "pymq broker --id 0 --name broker-b --port 10921 --namesrv 127.0.0.1:9876 --store /var/lib/pymq/b",
         "pymq broker --id 1 --full-sync",
         "pymq broker --group shard-a --node n0 --peers n0=10.0.0.1:10911,n1=10.0.0.2:10911,n2=10.0.0.3:10911",
+        "pymq broker --workers 4 --store /var/lib/pymq/a",
         "pymq broker -c conf/broker.conf --set flushDiskType=SYNC_FLUSH --metrics-port 5557",
     ),
 )
@@ -98,6 +100,7 @@ def broker(
         bool | None,
         typer.Option("--full-sync", help="A new slave copies its master's whole log, not only its last segment."),
     ] = None,
+    workers: WorkersOption = None,
     grpc_port: GrpcPortOption = None,
     grpc_signature_age: SignatureAgeOption = None,
     group: Annotated[
@@ -125,7 +128,8 @@ def broker(
     """Run a broker. Flags override --set, then come environment variables (PYMQ_LISTEN_PORT, …), file and defaults."""
     if context.invoked_subcommand is not None:
         return
-    from pymq.cli.common.servers import build_broker_config, set_up_logging
+    from pymq.cli.broker.machine import CommandLine, is_machine, serve_machine
+    from pymq.cli.common.servers import build_broker_config, given_pairs, name_log_lines, set_up_logging
     from pymq.net.runtime import run
 
     set_up_logging(log_level)
@@ -139,11 +143,19 @@ def broker(
         "insecure": insecure or None,
         "storePathRootDir": store,
         "haFullSync": full_sync,
+        "workers": workers,
         **metrics_flags(metrics_port),
     }
     if group or node or peers:
         flags = raft_flags(group, node, peers) | {key: value for key, value in flags.items() if value is not None}
-    run(_serve(build_broker_config(config_file, settings, flags), grpc_port, grpc_signature_age, as_json))
+    config = build_broker_config(config_file, settings, flags)
+    if is_machine(config):
+        line = CommandLine(config_file, given_pairs(settings, flags), log_level, grpc_port, grpc_signature_age)
+        run(serve_machine(config, line, as_json))
+        return
+    if config.is_worker:
+        name_log_lines(config.broker_name)
+    run(_serve(config, grpc_port, grpc_signature_age, as_json))
 
 
 def raft_flags(group: str | None, node: str | None, peers: str | None) -> dict[str, object]:
@@ -168,10 +180,15 @@ async def _serve(config: BrokerConfig, grpc_port: int | None, grpc_signature_age
     load("pymq.broker.assembly.broker", "pymq.broker.metrics.collector")
     from pymq.broker.metrics.collector import BrokerMetrics
     from pymq.cli.common.servers import make_broker, serve_until_stopped, start_broker
+    from pymq.cli.common.serving_metrics import answering_parent
 
     with StopSignals() as signals:
         broker = make_broker(config)
-        async with serving_metrics(metrics_place(config, config.broker_ip1), BrokerMetrics(broker)) as metrics:
+        view = BrokerMetrics(broker)
+        async with (
+            answering_parent(config, signals, view),
+            serving_metrics(metrics_place(config, config.broker_ip1), view) as metrics,
+        ):
             await start_broker(broker, signals)
             try:
                 async with proxy_beside(grpc_port, grpc_signature_age, broker) as grpc:

@@ -33,6 +33,12 @@ SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a key of the configuration; repeatable.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the ready message as one JSON object.")]
+WorkersOption = Annotated[
+    str | None,
+    typer.Option(
+        "--workers", metavar="N", help="Run N brokers side by side, a process each; auto: one for each core but one."
+    ),
+]
 LogLevelOption = Annotated[
     str, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error; logs go to stderr.")
 ]
@@ -45,7 +51,7 @@ def build_namesrv_config(path: str | None, settings: Sequence[str] | None, flags
     """
     from pymq.config import load_namesrv_config
 
-    config = load_namesrv_config(path, _overrides(settings, flags), env=os.environ)
+    config = load_namesrv_config(path, given_pairs(settings, flags), env=os.environ)
     print_warnings(config.warnings)
     return config
 
@@ -62,13 +68,15 @@ def build_broker_config(
     """
     from pymq.config import load_broker_config
 
-    config = load_broker_config(path, _overrides(settings, flags), env=os.environ, defaults=defaults)
+    config = load_broker_config(path, given_pairs(settings, flags), env=os.environ, defaults=defaults)
     config.store_path_root_dir = os.path.abspath(os.path.expanduser(config.store_path_root_dir))  # noqa: PTH100, PTH111
-    print_warnings(config.warnings)
+    if not config.is_worker:  # its machine has printed them
+        print_warnings(config.warnings)
     return config
 
 
-def _overrides(settings: Sequence[str] | None, flags: Mapping[str, Any]) -> dict[str, str]:
+def given_pairs(settings: Sequence[str] | None, flags: Mapping[str, Any]) -> dict[str, str]:
+    """Return what the command line sets, by key: ``--set`` pairs and flags, which win. Raises UsageError."""
     result = parse_pairs(settings or (), "--set")
     result.update({key: str(value) for key, value in flags.items() if value is not None})
     return result
@@ -93,6 +101,12 @@ def set_up_logging(level: str) -> None:
     handler.addFilter(LogLimit(SystemClock()))
     # Does nothing when the process has handlers, as under a test runner: then the log is not ours to limit.
     logging.basicConfig(handlers=[handler], level=number, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+
+
+def name_log_lines(name: str) -> None:
+    """Begin each line of this process's log with ``name``, which tells it from those of other workers."""
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(logging.Formatter(f"%(asctime)s %(levelname)-7s {name} %(name)s: %(message)s"))
 
 
 def make_namesrv(

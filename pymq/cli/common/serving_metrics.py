@@ -10,9 +10,11 @@ import typer
 
 if TYPE_CHECKING:
     from pymq.config import BrokerConfig, NamesrvConfig
+    from pymq.metrics.endpoint import MetricsEndpoint
     from pymq.metrics.family import Collector
     from pymq.net.http import HttpAccess
     from pymq.net.memory_budget import MemoryBudget
+    from pymq.net.runtime import StopSignals
     from pymq.net.tls import ServerTls
 
 TOKEN_FILE_VARIABLE = "PYMQ_METRICS_TOKEN_FILE"  # noqa: S105 - no token, a name
@@ -149,6 +151,35 @@ async def serving_metrics(place: MetricsPlace | None, view: MetricsView) -> Asyn
         yield f"{place.scheme}://{await endpoint.start(place.host, place.port)}"
     finally:
         await endpoint.stop()
+
+
+@asynccontextmanager
+async def answering_parent(config: BrokerConfig, signals: StopSignals, view: MetricsView) -> AsyncIterator[None]:
+    """Give a worker's metrics to the process that runs it, during the ``with`` block. Others do nothing."""
+    if not config.is_worker:
+        yield
+        return
+    from functools import cache
+
+    from pymq.net.parent_link import ParentLink
+
+    @cache
+    def endpoint() -> MetricsEndpoint:
+        from pymq.metrics.endpoint import MetricsEndpoint  # imports its libraries only when they are needed
+
+        return MetricsEndpoint(view.collectors, view.labels, budget=view.budget)
+
+    async def text() -> AsyncIterator[bytes]:
+        async for piece in endpoint().text():
+            yield piece
+
+    link = ParentLink(text)
+    signals.on_input = link.take
+    try:
+        yield
+    finally:
+        signals.on_input = None
+        await link.close()
 
 
 def metrics_text(address: str) -> str:

@@ -1,0 +1,146 @@
+"""The process that keeps the workers of a machine running. It serves no client and holds no message."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from pymq.clock import Clock
+from pymq.errors import EXIT_USAGE, PymqError, UsageError
+from pymq.store.disk.workers_file import Worker
+from pymq.workers.process import WorkerProcess
+from pymq.workers.restarts import ENDS_MAX, WINDOW_MS, Restarts
+
+log = logging.getLogger(__name__)
+
+STOP_TIMEOUT_S = 110.0  # systemd's unit grants 120
+
+
+class Supervised:
+    """One worker: its process while there is one, and how often it has ended."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        self.restarts = Restarts()
+        self.process: WorkerProcess | None = None
+        # Set once the worker serves for the first time, is left down, or must not be started again.
+        self.first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.wake = asyncio.Event()
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the worker serves."""
+        return self.process is not None and self.process.is_ready
+
+    def settle(self, error: PymqError | None = None) -> None:
+        if self.first.done():
+            return
+        if error is None:
+            self.first.set_result(None)
+        else:
+            self.first.set_exception(error)
+
+
+class Supervisor:
+    """Starts the workers side by side, starts those again that end, and ends all."""
+
+    def __init__(
+        self,
+        workers: Iterable[Worker],
+        command: Callable[[Worker], Sequence[str]],
+        environ: Mapping[str, str],
+        *,
+        clock: Clock,
+        cores: Sequence[int] = (),
+    ) -> None:
+        """``command``: the command line of a worker. ``cores``: where they run, in turn; empty: anywhere."""
+        self.supervised = [Supervised(worker) for worker in workers]
+        self._command = command
+        self._environ = environ
+        self._clock = clock
+        self._cores = cores
+        self._is_stopping = False
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Return once each worker serves or is left down.
+
+        Raises UsageError when the first start of one fails for what an operator has to mend, or when all are left down.
+        """
+        self._tasks = [asyncio.ensure_future(self._keep(one)) for one in self.supervised]
+        await asyncio.gather(*(one.first for one in self.supervised))
+        if not any(one.is_up for one in self.supervised):
+            raise UsageError("no worker started: the reasons stand above")
+
+    async def _keep(self, one: Supervised) -> None:
+        """Run a worker until :meth:`stop`."""
+        while not self._is_stopping:
+            code = await self._run(one)
+            if self._is_stopping:
+                break
+            name, restarts = one.worker.name, one.restarts
+            how = f"signal {-code}" if code < 0 else f"exit code {code}"
+            if code == EXIT_USAGE and not one.first.done():
+                one.settle(UsageError(f"worker {name} did not start (exit code {code}): its reason stands above"))
+                return
+            delay_ms = restarts.ended(self._clock.monotonic_ms())
+            if delay_ms is None:
+                log.error(
+                    "worker %s ended with %s for the %dth time within %d s and is left down: mend what its log says, "
+                    "then send SIGHUP to this process",
+                    *(name, how, ENDS_MAX, WINDOW_MS // 1000),
+                )
+                one.settle()
+                one.wake.clear()
+                await one.wake.wait()
+                continue
+            log.warning("worker %s ended with %s and is started again", name, how)
+            await asyncio.sleep(delay_ms / 1000)
+
+    async def _run(self, one: Supervised) -> int:
+        """Start a worker, wait for its end and return its exit code."""
+        try:
+            process = await WorkerProcess.start(self._command(one.worker), self._environ)
+        except OSError as error:
+            log.error("worker %s can't be started: %s", one.worker.name, error)
+            return 1
+        one.process = process
+        if self._is_stopping:
+            process.end()
+        if self._cores:
+            process.pin(self._cores[one.worker.number % len(self._cores)])
+        if await process.wait_ready():
+            again = " again" if one.restarts.restart_count else ""
+            log.info("worker %s (pid %d) serves%s", one.worker.name, process.pid, again)
+            one.settle()
+        code = await process.wait()
+        one.process = None
+        return code
+
+    def revive(self) -> list[str]:
+        """Start the workers again that are left down; return their names."""
+        revived = [one for one in self.supervised if one.restarts.forgive()]
+        for one in revived:
+            one.wake.set()
+        return [one.worker.name for one in revived]
+
+    async def stop(self) -> None:
+        """End all workers: in order, or at once where they need more than :data:`STOP_TIMEOUT_S`."""
+        self._is_stopping = True
+        for one in self.supervised:
+            one.wake.set()
+            if one.process is not None:
+                one.process.end()
+        if not self._tasks:
+            return
+        _, late = await asyncio.wait(self._tasks, timeout=STOP_TIMEOUT_S)
+        if late:
+            for one in self.supervised:
+                if one.process is not None:
+                    log.error("worker %s has not ended after %g s and is killed", one.worker.name, STOP_TIMEOUT_S)
+                    one.process.end(at_once=True)
+            await asyncio.wait(self._tasks)
+        for one in self.supervised:
+            if one.first.done() and not one.first.cancelled():
+                one.first.exception()  # seen here, when the start was not waited for

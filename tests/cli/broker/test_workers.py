@@ -1,0 +1,119 @@
+"""``pymq broker --workers`` with real processes: one command, several brokers, and what operators may not do."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pymq.cli import main as cli
+from pymq.client import Message
+from pymq.client.sync import Producer
+from pymq.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE
+from tests.cli.broker.machines import TIMEOUT_S, Process, is_alive, machine_arguments, name_server, running
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def namesrv() -> Iterator[str]:
+    with name_server() as address:
+        yield address
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < deadline_s, "it did not come about"
+        time.sleep(0.05)
+
+
+def metrics_of(machine: Process) -> str:
+    with urllib.request.urlopen(f"http://{machine.ready['metrics']}/metrics", timeout=TIMEOUT_S) as answer:
+        return str(answer.read().decode())
+
+
+def test_one_command_runs_several_brokers_that_start_again_and_end_with_it(namesrv: str, tmp_path: Path) -> None:
+    name = ["--name", "one"]
+    with running(*machine_arguments(tmp_path, namesrv, 2, *name, "--metrics-port", "0")) as machine:
+        workers = machine.ready["workers"]
+        assert [row["name"] for row in workers] == ["one-0", "one-1"] and machine.ready["machine"] == "one"
+        assert {row["state"] for row in workers} == {"up"}
+        text = metrics_of(machine)
+        assert text.count("pymq_broker_serving{") == 2 and text.count("# TYPE pymq_broker_serving ") == 1
+        with Producer("p", namesrv=namesrv) as producer:
+            found = {producer.send(Message("spread", b"%d" % number)).queue.broker_name for number in range(32)}
+            assert found == {"one-0", "one-1"}, "a topic lies on all workers"
+        os.kill(workers[0]["pid"], signal.SIGKILL)
+        restarts = 'pymq_worker_restarts_total{cluster="DefaultCluster",node_type="machine",node_id="one-0"} 1'
+        wait_until(lambda: restarts in metrics_of(machine))
+        wait_until(lambda: metrics_of(machine).count("pymq_broker_serving{") == 2)
+        assert is_alive(workers[1]["pid"]), "its neighbor goes on"
+        machine.send(signal.SIGHUP)
+        wait_until(lambda: "no worker was left down" in machine.log)
+        assert machine.stop() == EXIT_OK
+        assert not is_alive(workers[1]["pid"])
+        assert "internal error" not in machine.log
+
+
+def test_workers_end_with_a_killed_machine_and_the_next_one_waits_for_them(namesrv: str, tmp_path: Path) -> None:
+    arguments = machine_arguments(tmp_path, namesrv, 2, "--name", "killed")
+    with running(*arguments) as machine:
+        with running(*arguments) as other:
+            assert other.wait() == EXIT_USAGE and "is in use by another process that runs its workers" in other.log
+        machine.kill()
+        with running(*arguments) as again:
+            assert [row["state"] for row in again.ready["workers"]] == ["up", "up"]
+            machine.wait()  # all that writes to its log has ended
+            assert again.stop() == EXIT_OK
+
+
+def test_a_broker_alone_becomes_worker_0_and_cannot_go_back_by_mistake(namesrv: str, tmp_path: Path) -> None:
+    alone = ["broker", "--name", "grown", "--store", str(tmp_path), "--namesrv", namesrv, "--port", "0"]
+    with running(*alone) as broker:
+        with Producer("p", namesrv=namesrv) as producer:
+            producer.send(Message("before", b"1"))
+        assert broker.stop() == EXIT_OK
+    with running(*machine_arguments(tmp_path, namesrv, 3, "--name", "grown")) as machine:
+        assert [(row["name"], row["store"]) for row in machine.ready["workers"]] == [
+            ("grown", str(tmp_path)),
+            ("grown-1", str(tmp_path / "worker-1")),
+            ("grown-2", str(tmp_path / "worker-2")),
+        ]
+        assert "new workers, with the topics, groups and users of grown: grown-1, grown-2" in machine.log
+        with Producer("p", namesrv=namesrv) as producer:
+            found = {producer.send(Message("before", b"2")).queue.broker_name for _ in range(24)}
+            assert found == {"grown", "grown-1", "grown-2"}
+        assert machine.stop() == EXIT_OK
+    topics = json.loads((tmp_path / "worker-2" / "config" / "topics.json").read_text())["topicConfigTable"]
+    assert "before" in topics and "grown" not in topics
+    with running(*alone) as broker:
+        assert broker.wait() == EXIT_FAILED
+        assert "this directory belongs to 3 workers of grown" in broker.log and "give --workers 3" in broker.log
+    with running(*machine_arguments(tmp_path, namesrv, 3, "--name", "other")) as machine:
+        assert (
+            machine.wait() == EXIT_USAGE and "that of the machine grown, not of other: give --name grown" in machine.log
+        )
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "10000", "many"])
+def test_a_wrong_number_of_workers_is_refused(count: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["broker", f"--workers={count}", "--store", str(tmp_path)]) == EXIT_USAGE
+    assert "write a whole number from 1 to 64, or auto" in capsys.readouterr().err
+
+
+def test_ports_in_use_are_named_before_anything_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        arguments = ["broker", "--workers", "2", "--store", str(tmp_path), "--port", str(port - 10)]
+        assert cli.run(arguments) == EXIT_USAGE
+        assert f"listenPort {port} of worker 1 can't be used on 127.0.0.1: " in capsys.readouterr().err
+        assert cli.run([*arguments[:-1], "0", "--grpc-port", str(port)]) == EXIT_USAGE
+        assert f"--grpc-port {port} can't be used on 127.0.0.1: " in capsys.readouterr().err
