@@ -50,11 +50,15 @@ class Listeners:
         self._on_refused = on_refused or _ignore
         self._open: list[_Gate | asyncio.Server] = []
 
-    async def open(self, host: str, port: int, backlog: int) -> int:
-        """Listen on ``host:port`` (0: any free port) and return the port. Raises OSError."""
+    async def open(self, host: str, port: int, backlog: int, *, is_shared: bool = False) -> int:
+        """Listen on ``host:port`` (0: any free port) and return the port. Raises OSError.
+
+        ``is_shared``: other processes of this user listen there as well; each connection goes to one of them.
+        """
         loop = asyncio.get_running_loop()
         if self._tls is None:
-            server = await loop.create_server(self._make_protocol, host, port, backlog=backlog)
+            shared = is_shared or None
+            server = await loop.create_server(self._make_protocol, host, port, backlog=backlog, reuse_port=shared)
             self._open.append(server)
             bound: int = server.sockets[0].getsockname()[1]
             return bound
@@ -62,7 +66,7 @@ class Listeners:
         gates: list[_Gate] = []
         try:
             for family, _, _, _, address in dict.fromkeys(addresses):
-                endpoint = socket.create_server(address[:2], family=family, backlog=backlog)
+                endpoint = socket.create_server(address[:2], family=family, backlog=backlog, reuse_port=is_shared)
                 gates.append(_Gate(loop, endpoint, self._make_protocol, self._tls, self._on_refused))
         except OSError:
             for gate in gates:

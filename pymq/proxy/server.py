@@ -75,9 +75,12 @@ class ProxyServer:
         self._ticker = Ticker(lambda: TICK_MS, self._tick)
         self._ticking: asyncio.Task[None] | None = None
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen on ``host:port`` (0: any free port), and return the port. Raises OSError."""
-        bound = await self.rpc.start(host, port)
+    async def start(self, host: str, port: int, *, is_shared: bool = False) -> int:
+        """Listen on ``host:port`` (0: any free port), and return the port. Raises OSError.
+
+        ``is_shared``: other processes of this user listen there as well; each connection goes to one of them.
+        """
+        bound = await self.rpc.start(host, port, is_shared=is_shared)
         self.address = format_address(host, bound)
         self._ticker.start()
         return bound

@@ -101,7 +101,9 @@ class Machine(NamedTuple):
 
 
 @asynccontextmanager
-async def running_workers(config: BrokerConfig, line: CommandLine, signals: StopSignals) -> AsyncIterator[Machine]:
+async def running_workers(
+    config: BrokerConfig, line: CommandLine, signals: StopSignals, environ: Mapping[str, str] = os.environ
+) -> AsyncIterator[Machine]:
     """Start the workers, and end them with the block.
 
     Raises UsageError, ConfigError, StoreError, and StoppedError when a signal ends the start.
@@ -124,7 +126,7 @@ async def running_workers(config: BrokerConfig, line: CommandLine, signals: Stop
             supervisor = Supervisor(
                 layout.active,
                 lambda worker: command_line(line._replace(grpc_port=grpc_port), own[worker.number]),
-                os.environ,
+                environ,
                 clock=SystemClock(),
                 cores=_cores() if config.workers_pinned else (),
             )

@@ -235,11 +235,13 @@ async def serving_proxy(
     signature_age_s: int | None = None,
     limits: ServerLimits | None = None,
     budget: MemoryBudget | None = None,
+    is_shared: bool = False,
 ) -> AsyncIterator[ProxyServer]:
     """Serve while the block runs; yields the server. ``sign``: in place of the credentials of the command's options;
     ``in_process``: brokers of this process, by address; ``outgoing``: TLS of connections to servers, None: the
     environment's; ``signature_age_s``: how far the time that a client signs may be from now; ``limits``: of
-    connections; ``budget``: the process's, None: the port has one of its own.
+    connections; ``budget``: the process's, None: the port has one of its own; ``is_shared``: other workers have the
+    same port.
 
     Raises UsageError when the port is in use.
     """
@@ -262,7 +264,7 @@ async def serving_proxy(
     instance.start()
     try:
         try:
-            await server.start(host, port)
+            await server.start(host, port, is_shared=is_shared)
         except OSError as error:
             raise port_problem(error, host, port) from error
         try:
@@ -320,6 +322,7 @@ async def proxy_beside(port: int | None, signature_age_s: int | None, broker: Br
             signature_age_s,
             server_limits(broker.config),
             broker.budget,
+            broker.config.is_worker,
         ) as server:
             broker.config.add_listener(lambda _: server.rpc.take_limits(server_limits(broker.config)))
             yield server.address

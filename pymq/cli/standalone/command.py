@@ -14,6 +14,7 @@ from pymq.cli.common.servers import (
     JsonOption,
     LogLevelOption,
     SetOption,
+    WorkersOption,
     fast_port_member,
     fast_port_text,
     tls_member,
@@ -59,6 +60,7 @@ app = new_app()
         "pymq standalone --dir ./data --namesrv-port 0 --port 0 --json",
         "pymq standalone --ephemeral --set autoCreateTopicEnable=false",
         "pymq standalone --shards 2 --replicas 3",
+        "pymq standalone --workers auto",
     )
 )
 def standalone(
@@ -94,6 +96,7 @@ def standalone(
             "--replicas", metavar="N", min=REPLICAS_MIN, max=REPLICAS_MAX, help="Brokers in each of them; default 3."
         ),
     ] = None,
+    workers: WorkersOption = None,
     grpc_port: GrpcPortOption = None,
     grpc_signature_age: SignatureAgeOption = None,
     console_port: ConsolePortOption = None,
@@ -113,8 +116,10 @@ def standalone(
     import shutil
     import tempfile
 
-    from pymq.cli.common.servers import build_broker_config, set_up_logging
+    from pymq.cli.broker.machine import CommandLine, is_machine
+    from pymq.cli.common.servers import build_broker_config, given_pairs, set_up_logging
     from pymq.config import load_namesrv_config
+    from pymq.config.base import ORIGIN_DEFAULT
     from pymq.errors import UsageError
     from pymq.net.runtime import run
 
@@ -123,7 +128,11 @@ def standalone(
     set_up_logging(log_level)
     if shards is not None or replicas is not None:
         refused = {"--host": host, "--insecure": insecure, "--metrics-port": metrics_port, "--config": config_file}
-        refused |= {"--grpc-port": grpc_port is not None, "--grpc-signature-age": grpc_signature_age is not None}
+        refused |= {
+            "--workers": workers,
+            "--grpc-port": grpc_port is not None,
+            "--grpc-signature-age": grpc_signature_age is not None,
+        }
         _run_shards(
             refused,
             directory=directory,
@@ -141,12 +150,22 @@ def standalone(
     try:
         # The broker's only name server is the one started below, whose port is not known yet.
         flags: dict[str, Any] = {"listenPort": port, "bindAddress": host, "storePathRootDir": store, "namesrvAddr": ""}
-        flags |= {"insecure": insecure or None, **metrics_flags(metrics_port)}
+        flags |= {"insecure": insecure or None, "workers": workers, **metrics_flags(metrics_port)}
         defaults = {} if config_file is not None else DEFAULT_SETTINGS
         broker_config = build_broker_config(config_file, settings, flags, defaults)
         namesrv_config = load_namesrv_config(None, _shared_settings(broker_config) | {"listenPort": str(namesrv_port)})
         namesrv_config.init_authentication_user = broker_config.init_authentication_user
         namesrv_config.auth_file_comes_later = True
+        if is_machine(broker_config):
+            from pymq.cli.standalone.workers import serve_workers
+
+            given = given_pairs(settings, {key: value for key, value in flags.items() if key != "storePathRootDir"})
+            given = {
+                key: value for key, value in defaults.items() if broker_config.origin(key) == ORIGIN_DEFAULT
+            } | given
+            line = CommandLine(config_file, given, log_level, grpc_port, grpc_signature_age)
+            run(serve_workers(namesrv_config, broker_config, line, console_port, as_json))
+            return
         run(_serve(namesrv_config, broker_config, grpc_port, grpc_signature_age, console_port, as_json))
     finally:
         if ephemeral:

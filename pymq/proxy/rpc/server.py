@@ -58,9 +58,9 @@ class RpcServer(ConnectionTable[RpcConnection]):
         self._worked_s = 0.0  # in this round of the event loop
         self._emptied: asyncio.Event | None = None
 
-    async def start(self, host: str, port: int) -> int:
+    async def start(self, host: str, port: int, *, is_shared: bool = False) -> int:
         """Listen on ``host:port`` (0: any free port) and return the port. Raises OSError."""
-        bound = await self._listeners.open(host, port, self.limits.backlog)
+        bound = await self._listeners.open(host, port, self.limits.backlog, is_shared=is_shared)
         self._ticker.start()
         return bound
 
