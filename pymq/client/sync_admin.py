@@ -80,6 +80,7 @@ class ClusterAdmin(_Part[AsyncClusterAdmin]):
     info = _blocking(AsyncClusterAdmin.info)
     masters = _blocking(AsyncClusterAdmin.masters)
     select = _blocking(AsyncClusterAdmin.select)
+    workers_of = _blocking(AsyncClusterAdmin.workers_of)
 
 
 class TopicAdmin(_Part[AsyncTopicAdmin]):

@@ -70,8 +70,9 @@ async def brokers(admin: Admin) -> list[BrokerView]:
 
 
 async def registered(admin: Admin, name: str | None) -> list[BrokerView]:
-    """Return the registered brokers, of one name or of all, without asking them. Raises NotFoundError."""
-    found = [view for view in await brokers(admin) if name in (None, view.name)]
+    """Return the registered brokers: all, or those that a name stands for, as a machine's. Raises NotFoundError."""
+    names = None if name is None else await admin.cluster.workers_of(name)
+    found = [view for view in await brokers(admin) if names is None or view.name in names]
     if found:
         return found
     raise NotFoundError(
@@ -82,12 +83,13 @@ async def registered(admin: Admin, name: str | None) -> list[BrokerView]:
 
 
 async def named(admin: Admin, name: str) -> list[BrokerView]:
-    """Return the brokers of a name, or the one at an address "host:port". Raises NotFoundError."""
+    """Return the brokers of a name, a machine's workers, or the one at an address "host:port". Raises NotFoundError."""
     if ":" in name:
         known = [view for view in await _registered(admin) if view.address == name]
         return known or [BrokerView("", "", MASTER_ID, name)]
     registered = await brokers(admin)
-    found = [view for view in registered if view.name == name]
+    meant = await admin.cluster.workers_of(name)
+    found = [view for view in registered if view.name in meant]
     if not found:
         names = ", ".join(sorted({view.name for view in registered})) or "none"
         raise NotFoundError(f"no broker {name!r}: there are {names}; an address HOST:PORT works too")

@@ -56,6 +56,9 @@ class Cluster:
     async def info(self) -> ClusterInfo:
         return ClusterInfo(broker_addr_table=self.known)
 
+    async def workers_of(self, name: str) -> list[str]:
+        return [name]
+
 
 class WorldAdmin:
     """The part of an Admin that the replication commands use."""

@@ -78,6 +78,10 @@ class RuntimeInfo:
         result.update(_idle_figures())
         result.update(self._timer_progress())
         result.update(self._process())
+        config = self._config
+        if config.is_worker:
+            result |= {"pymqMachine": config.worker_machine, "pymqWorker": str(config.worker_number)}
+            result["pymqWorkers"] = str(config.worker_count)
         return result
 
     def _process(self) -> dict[str, str]:

@@ -37,7 +37,7 @@ SERVER_COLUMNS = [
 GROUP_COLUMNS = [Column("group"), Column("unread", right=True, show=lambda value: f"{value:,}")]
 
 BrokerArgument = Annotated[
-    str, typer.Argument(metavar="NAME", help="The broker's name.", autocompletion=live("broker"))
+    str, typer.Argument(metavar="NAME", help="The broker's name, or a machine's.", autocompletion=live("broker"))
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show the plan, also with --yes.")]
 
@@ -81,9 +81,10 @@ def drain(
     Exit code 5: a topic would be written nowhere, and --force is missing. Exit code 6: not every name server did it.
     """
     from pymq.operations.broker import drain as work
+    from pymq.operations.broker.machine_drain import draining_of
 
     async def run(admin: Admin) -> tuple[State, bool]:
-        run = work.Draining(admin, name, settle_s=work.SETTLE_S if settle_s is None else settle_s)
+        run = await draining_of(admin, name, settle_s=work.SETTLE_S if settle_s is None else settle_s)
         state = await run.look()
         if dry_run or not yes:
             return state, False

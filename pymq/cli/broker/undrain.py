@@ -33,9 +33,10 @@ def undrain(
     Exit code 6: not every name server did it.
     """
     from pymq.operations.broker import drain as work
+    from pymq.operations.broker.machine_drain import draining_of
 
     async def run(admin: Admin) -> tuple[State, bool]:
-        run = work.Draining(admin, name, settle_s=0)
+        run = await draining_of(admin, name, settle_s=0)
         state = await run.look()
         if dry_run or not yes:
             return state, False

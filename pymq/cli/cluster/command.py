@@ -37,6 +37,7 @@ COLUMNS = [
     Column("lag_ms", "TIME", right=True, show=shown_ms),
     Column("in_sync", "IN SYNC"),
 ]
+MACHINE_COLUMN = Column("machine", extra=True)
 
 
 @app.command(
@@ -88,7 +89,8 @@ app.command(epilog=examples("pymq cluster rebalance --dry-run", "pymq cluster re
 def columns_for(records: list[dict[str, Any]]) -> list[Column]:
     """Return the columns; a narrow terminal does without the cluster's name when there is one cluster."""
     is_one = len({record["cluster"] for record in records}) == 1
-    return [Column("cluster", folds=False, extra=is_one), *COLUMNS]
+    machine = [MACHINE_COLUMN] if any(record["machine"] for record in records) else []
+    return [Column("cluster", folds=False, extra=is_one), *machine, *COLUMNS]
 
 
 def _in_sync_text(record: dict[str, Any]) -> Any:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from pymq.client.admin.asking import Asking, BrokerTarget, no_master_text
 from pymq.client.admin.connection import AdminConnection
+from pymq.client.admin.machines import candidates, workers_of
 from pymq.errors import NotFoundError, PymqError, UnreachableError, UsageError
-from pymq.wire.bodies_route import ClusterInfo, decode_cluster_info
+from pymq.wire.bodies_admin import decode_admin_body
+from pymq.wire.bodies_route import ClusterInfo, KvTable, decode_cluster_info
 from pymq.wire.codes import RequestCode
 
 
@@ -46,9 +50,9 @@ class ClusterAdmin:
     async def select(self, clusters: Sequence[str] = (), brokers: Sequence[str] = ()) -> list[BrokerTarget]:
         """Return the masters of the named clusters, and the named brokers.
 
-        A broker is a name or an address "host:port". Without names it returns the masters of the only cluster. Raises
-        UsageError when there are several clusters, NotFoundError when no broker is registered and for an unknown name,
-        UnreachableError for a named broker without a master.
+        A broker is a name or an address "host:port"; a machine's name stands for all its workers. Without names it
+        returns the masters of the only cluster. Raises UsageError when there are several clusters, NotFoundError when
+        no broker is registered and for an unknown name, UnreachableError for a named broker without a master.
         """
         registered = await self._registered()
         known = sorted({target.cluster for target in registered})
@@ -66,8 +70,29 @@ class ClusterAdmin:
             if not members:
                 raise NotFoundError(f"no cluster {cluster!r}: there are {', '.join(known) or 'none'}")
             found += self.asking.reachable(members)
-        found += [_named(broker, registered) for broker in brokers]
+        for broker in brokers:
+            found += [_named(name, registered) for name in await self.workers_of(broker)]
         return list(dict.fromkeys(found))
+
+    async def workers_of(self, name: str) -> list[str]:
+        """Return the names of the brokers that a name stands for: a machine's workers by number, or the name itself.
+
+        Brokers are asked only where their names would fit. Raises nothing for a name or address that none has.
+        """
+        table = (await self.info()).broker_addr_table
+        fitting = candidates(name, table)
+        if fitting in ([], [name]):
+            return [name]
+        answers = await asyncio.gather(*(self._runtime(table[one].broker_addrs) for one in fitting))
+        return workers_of(name, dict(zip(fitting, answers, strict=True))) or [name]
+
+    async def _runtime(self, addresses: Mapping[int, str]) -> dict[str, str] | None:
+        """Return the runtime table of the first broker of a name that answers, the master first; None without one."""
+        for _, address in sorted(addresses.items()):
+            with suppress(PymqError):
+                answer = await self._connection.ask_broker(address, RequestCode.GET_BROKER_RUNTIME_INFO)
+                return decode_admin_body(KvTable, answer.body).table
+        return None
 
     async def _registered(self) -> list[BrokerTarget]:
         """Return a target for each broker name, sorted; its address is empty where no master is registered."""

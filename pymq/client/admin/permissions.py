@@ -7,7 +7,7 @@ consumers go on reading.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -89,8 +89,11 @@ class PermissionAdmin:
         self._topics = topics
         self._brokers = brokers
 
-    async def look(self, name: str) -> BrokerView:
-        """Return how each name server shows a broker. Raises NotFoundError for a name that none knows."""
+    async def look(self, name: str, besides: Collection[str] = ()) -> BrokerView:
+        """Return how each name server shows a broker. Raises NotFoundError for a name that none knows.
+
+        ``besides``: other brokers that don't count when it is said that a topic is written nowhere else.
+        """
         info = await self._cluster.info()
         data = info.broker_addr_table.get(name)
         if data is None:
@@ -99,10 +102,15 @@ class PermissionAdmin:
         system = await self._topics.system_names()
         topics = [name for name in await self._topics.names(data.cluster) if name not in system and is_user_topic(name)]
         gate = asyncio.Semaphore(LOOK_UPS_AT_ONCE)
-        servers = [self._server_view(address, name, topics, gate) for address in self._connection.namesrv_addresses]
+        servers = [
+            self._server_view(address, name, frozenset({name, *besides}), topics, gate)
+            for address in self._connection.namesrv_addresses
+        ]
         return BrokerView(name, data.cluster, data.master_address, list(await asyncio.gather(*servers)))
 
-    async def _server_view(self, address: str, name: str, topics: list[str], gate: asyncio.Semaphore) -> ServerView:
+    async def _server_view(
+        self, address: str, name: str, drained: frozenset[str], topics: list[str], gate: asyncio.Semaphore
+    ) -> ServerView:
         async def route(topic: str) -> tuple[str, TopicRoute | None]:
             async with gate:
                 return topic, await self._route_at(address, topic)
@@ -121,7 +129,7 @@ class PermissionAdmin:
             address,
             frozenset(here),
             frozenset(writable),
-            frozenset(topic for topic in writable if _writers(here[topic]) == [name]),
+            frozenset(topic for topic in writable if drained.issuperset(_writers(here[topic]))),
         )
 
     async def _route_at(self, address: str, topic: str) -> TopicRoute | None:

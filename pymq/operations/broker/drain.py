@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,15 +48,17 @@ def check(state: State, *, is_forced: bool) -> None:
 class Draining:
     """One run. What an earlier run has done already, it finds so."""
 
-    def __init__(self, admin: Admin, name: str, *, settle_s: float) -> None:
+    def __init__(self, admin: Admin, name: str, *, settle_s: float, besides: Collection[str] = ()) -> None:
+        """``besides``: brokers that are drained with it, so that what they alone have is written nowhere else."""
         self._admin = admin
+        self._besides = besides
         self._name = name
         self._settle_s = settle_s
         self._partial: PartialError | None = None
 
     async def look(self) -> State:
         """Return the state now. Raises NotFoundError."""
-        view = await self._admin.permissions.look(self._name)
+        view = await self._admin.permissions.look(self._name, self._besides)
         if view.address is None:
             return State(view, Activity(problem=f"broker {self._name} has no master now"))
         return State(view, await self._admin.permissions.activity(view.address))

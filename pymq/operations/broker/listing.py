@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pymq.client.admin import Admin
+from pymq.client.admin.machines import place_of
 from pymq.errors import NotFoundError
 from pymq.operations.auth.proof import is_unproven
 from pymq.operations.replica_view import BrokerView, SlaveLag, ask, brokers, lag_of, master_of, problems_of
@@ -41,6 +42,7 @@ def _raise_refusal(views: Sequence[BrokerView]) -> None:
 def _record(view: BrokerView, views: Sequence[BrokerView]) -> dict[str, Any]:
     status = view.status
     has_slaves = status is not None and status.knows_slaves and view.is_master
+    place = place_of(view.runtime)
     lag = SlaveLag() if view.is_master else lag_of(view, master_of(view, views))
     return {
         "cluster": view.cluster,
@@ -60,5 +62,7 @@ def _record(view: BrokerView, views: Sequence[BrokerView]) -> dict[str, Any]:
         "in_sync_slaves": status.in_sync_slaves if status and has_slaves else None,
         "connected_slaves": status.connected_slaves if status and has_slaves else None,
         "epoch": status.epoch_history[-1].epoch if status and status.epoch_history else None,
+        "machine": place.machine if place else None,
+        "worker": place.number if place else None,
         "problems": problems_of(view),
     }

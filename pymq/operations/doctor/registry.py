@@ -20,6 +20,7 @@ from pymq.operations.doctor import (
     routes,
     stores,
     versions,
+    workers,
 )
 from pymq.operations.doctor.finding import ORDER, Check, Finding, Severity, unknown
 from pymq.operations.doctor.state import ClusterState
@@ -42,6 +43,7 @@ OWN_CHECKS = (
     Check("files", "Do brokers have file descriptors left?", machines.check_files),
     Check("permission", "May clients write and read?", permissions.check_permissions),
     Check("types", "Are messages of the type that their topic names?", permissions.check_types),
+    Check("workers", "Are all workers of each machine there?", workers.check_workers),
     Check("masters", "Does every group of brokers have one master?", replication.check_masters),
     Check("replication", "Is everything replicated as it should be?", replication.check_replication),
     Check("raft", "Does every Raft group have a leader and all members?", replication.check_raft),

@@ -118,7 +118,7 @@ async def _of_name(admin: Admin, name: str, *, slaves: bool) -> list[BrokerView]
     masters = [view for view in views if view.is_master]
     if not masters:
         raise NotFoundError(f"no master of {name} is registered: name the broker by HOST:PORT, or give --slaves")
-    if len(masters) > 1:
+    if len({view.name for view in masters}) < len(masters):
         raise NotFoundError(f"{name} is in several clusters: name the broker by HOST:PORT")
     return masters
 

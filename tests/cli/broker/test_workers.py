@@ -10,13 +10,14 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pymq.cli import main as cli
 from pymq.client import Message
 from pymq.client.sync import Producer
-from pymq.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE
+from pymq.errors import EXIT_FAILED, EXIT_OK, EXIT_REFUSED, EXIT_USAGE
 from tests.cli.broker.machines import TIMEOUT_S, Process, is_alive, machine_arguments, name_server, running
 
 pytestmark = pytest.mark.slow
@@ -101,6 +102,54 @@ def test_a_broker_alone_becomes_worker_0_and_cannot_go_back_by_mistake(namesrv: 
         assert (
             machine.wait() == EXIT_USAGE and "that of the machine grown, not of other: give --name grown" in machine.log
         )
+
+
+def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    """Run a command and return what it prints as JSON."""
+    capsys.readouterr()
+    code = cli.run([*arguments, "-o", "json"])
+    captured = capsys.readouterr()
+    assert code in (EXIT_OK, EXIT_FAILED), captured.err
+    return json.loads(captured.out)
+
+
+def test_commands_take_a_machine_as_one_and_each_worker_alone(
+    namesrv: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NAMESRV_ADDR", namesrv)
+    arguments = machine_arguments(tmp_path, namesrv, 2, "--name", "whole", "--cluster", "w")
+    with (
+        running(*arguments, "--set", "firstWorkerKeepsName=true") as machine,
+        running("broker", "--name", "other", "--cluster", "w", "--port", "0", "--store", str(tmp_path / "other")),
+    ):
+        listed = command(capsys, "cluster", "list", "-c", "w")
+        assert [(row["broker"], row["machine"], row["worker"]) for row in listed] == [
+            ("other", None, None),
+            ("whole", "whole", 0),
+            ("whole-1", "whole", 1),
+        ]
+        for name, found in [("whole", ["whole", "whole-1"]), ("whole-0", ["whole"]), ("whole-1", ["whole-1"])]:
+            rows = command(capsys, "broker", "status", name)
+            assert [row["broker"] for row in rows] == found, name
+            changed = command(capsys, "config", "set", "fileReservedTime=9", "--broker", name, "--dry-run")
+            assert [row["server"] for row in changed] == [f"{one}:0" for one in found], changed
+        assert cli.run(["topic", "create", "on-machine", "-b", "whole"]) == EXIT_OK
+        assert cli.run(["topic", "create", "on-both", "-c", "w"]) == EXIT_OK
+        plan = command(capsys, "broker", "drain", "whole")
+        assert plan["only_here"] == ["on-machine"], "its workers alone have it"
+        assert cli.run(["broker", "drain", "whole", "--yes", "--no-wait"]) == EXIT_REFUSED
+        drained = command(capsys, "broker", "drain", "whole", "--yes", "--no-wait", "--force")
+        assert drained["applied"] and drained["writable"] == 0
+        back = command(capsys, "broker", "undrain", "whole", "--yes")
+        assert back["applied"] and back["writable"] == 2
+        assert not command(capsys, "doctor", "--check", "workers")["findings"]
+        os.kill(machine.ready["workers"][1]["pid"], signal.SIGSTOP)
+        try:
+            findings = command(capsys, "doctor", "--check", "workers", "--timeout", "1")["findings"]
+            assert [one["text"] for one in findings] == ["worker 1 of 2 at 127.0.0.1 does not answer"]
+        finally:
+            os.kill(machine.ready["workers"][1]["pid"], signal.SIGCONT)
+        assert machine.stop() == EXIT_OK
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "10000", "many"])

@@ -8,16 +8,28 @@ from typing import Any
 import pytest
 
 from pymq import __version__
+from pymq.client.admin.machines import Place, place_table
 from pymq.errors import UsageError
 from pymq.model.route import BrokerData
 from pymq.model.tables import TopicConfig
-from pymq.operations.doctor import groups, machines, name_servers, permissions, ports, replication, routes, versions
+from pymq.operations.doctor import (
+    groups,
+    machines,
+    name_servers,
+    permissions,
+    ports,
+    replication,
+    routes,
+    versions,
+    workers,
+)
 from pymq.operations.doctor.finding import Check, Finding, Severity, problem
 from pymq.operations.doctor.gather import registered, skew
 from pymq.operations.doctor.registry import OWN_CHECKS, all_checks, chosen, run_checks, worst
 from pymq.operations.doctor.state import Broker, ClusterState, Group, NameServer, Port, Skew
 from pymq.operations.replica_view import BrokerView
 from pymq.wire.bodies_admin import TopicLag
+from pymq.wire.bodies_raft import RaftGroupState
 from pymq.wire.bodies_replication import HaClientState, ReplicationStatus, SlaveState
 
 RUNTIME = {
@@ -321,6 +333,32 @@ def test_a_group_of_brokers_needs_one_master() -> None:
     assert "pymq broker promote broker-a" in leaderless.next_step
     two = only(replication.check_masters(cluster(broker(), broker(address="10.0.0.2:10911"))))
     assert "2 masters" in two.text
+
+
+def worker(number: int, broker_id: int = 0, host: str = "10.0.0.1", count: int = 3) -> Broker:
+    made = broker(f"m-{number}", broker_id, f"{host}:{10911 + 10 * number}")
+    made.view.runtime |= place_table(Place("m", number, count))
+    return made
+
+
+def test_workers_that_do_not_answer_are_found() -> None:
+    assert not list(workers.check_workers(cluster()))
+    masters = [worker(number) for number in range(3)]
+    slaves = [worker(number, 1, "10.0.0.2") for number in range(3)]
+    assert not list(workers.check_workers(cluster(*masters, *slaves)))
+    found = only(workers.check_workers(cluster(*masters, slaves[2], silent("m-0", 1, "10.0.0.2:10911"))))
+    assert (found.subject, found.text) == ("m", "workers 0, 1 of 3 at 10.0.0.2 do not answer")
+    assert found.values == {"missing": [0, 1], "workers": 3} and "SIGHUP" in found.next_step
+    assert only(workers.check_workers(cluster(*masters[:2]))).text == "worker 2 of 3 at 10.0.0.1 does not answer"
+
+
+def test_members_of_raft_groups_are_looked_for_by_machine_and_not_by_id() -> None:
+    raft = RaftGroupState(node="n0", disk_id="d", role="leader", term=1)
+    members = [worker(0), worker(1, 1), worker(2), worker(0, 1, "10.0.0.2"), worker(1, 0, "10.0.0.2")]
+    for one in members:
+        assert one.view.status is not None
+        one.view.status.raft = raft
+    assert only(workers.check_workers(cluster(*members))).text == "worker 2 of 3 at 10.0.0.2 does not answer"
 
 
 def test_under_replication_is_found() -> None:
