@@ -16,7 +16,9 @@ from pymq.client import Admin
 from pymq.clock import SystemClock
 from pymq.config import BrokerConfig, load_broker_config
 from pymq.errors import UsageError
-from pymq.model.tables import TopicConfig
+from pymq.model.lite_groups import BIND_TOPIC
+from pymq.model.message_types import TYPE_ATTRIBUTE
+from pymq.model.tables import SubscriptionGroupConfig, TopicConfig
 from pymq.namesrv.server import NameServer
 from pymq.net.runtime import new_event_loop
 from pymq.store.disk.memory_fs import MemoryFiles
@@ -130,9 +132,18 @@ class TestBroker:
 
     # -- topics --------------------------------------------------------------------------------------------------
 
-    def create_topic(self, name: str, queue_count: int = 4) -> None:
-        """Make a topic, which clients can use at once. Raises what :class:`~pymq.client.Admin` raises."""
-        self._call(self._create_topic(name, queue_count))
+    def create_topic(self, name: str, queue_count: int = 4, message_type: str | None = None) -> None:
+        """Make a topic, which clients can use at once. ``message_type``: such as "FIFO" or "LITE".
+
+        Raises what :class:`~pymq.client.Admin` raises.
+        """
+        self._call(self._create_topic(name, queue_count, message_type))
+
+    def create_group(self, name: str, lite_parent: str | None = None, *, retry_max: int = 16) -> None:
+        """Make a consumer group, with ``lite_parent`` one that reads the lite topics of this topic."""
+        attributes = {} if lite_parent is None else {f"+{BIND_TOPIC}": lite_parent}
+        config = SubscriptionGroupConfig(group_name=name, retry_max_times=retry_max, attributes=attributes)
+        self._call(self._create_group(config))
 
     # -- faults --------------------------------------------------------------------------------------------------
 
@@ -214,10 +225,19 @@ class TestBroker:
         self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._reserved.bind((_HOST, self._port))
 
-    async def _create_topic(self, name: str, queue_count: int) -> None:
+    async def _create_group(self, config: SubscriptionGroupConfig) -> None:
+        if self._broker is None:
+            raise UsageError(f"group {config.group_name} can't be made while the broker is down: call restart() first")
+        async with Admin(self.namesrv) as admin:
+            await admin.groups.put(self.address, config)
+
+    async def _create_topic(self, name: str, queue_count: int, message_type: str | None) -> None:
         if self._broker is None:
             raise UsageError(f"topic {name} can't be made while the broker is down: call restart() first")
-        config = TopicConfig(topic_name=name, read_queue_nums=queue_count, write_queue_nums=queue_count)
+        attributes = {} if message_type is None else {TYPE_ATTRIBUTE: message_type}
+        config = TopicConfig(
+            topic_name=name, read_queue_nums=queue_count, write_queue_nums=queue_count, attributes=attributes
+        )
         async with Admin(self.namesrv) as admin:
             await admin.topics.put(self.address, config)
 

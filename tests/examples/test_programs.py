@@ -190,6 +190,13 @@ def test_request_reply(start: Callable[..., Program]) -> None:
     assert start("request_reply.py").end() == "apples: 3.20\npears: 2.80\nplums: unknown\n"
 
 
+def test_agent_sessions(start: Callable[..., Program]) -> None:
+    first, second = ("THE", "QUICK"), ("BROWN", "FOX", "JUMPS")
+    shown = [f"first front: {word}" for word in first] + [f"second front: {word}" for word in second]
+    assert start("agent_sessions.py").end().splitlines() == shown
+    assert start("agent_sessions.py").end().splitlines() == shown, "what is there already stays"
+
+
 def test_batch_job(server: StandaloneProcess, start: Callable[..., Program]) -> None:
     payments = (
         '{"customer": "ann", "amount": 3}',

@@ -15,7 +15,7 @@ from queue import SimpleQueue
 import pytest
 
 from pymq.client import ConsumeResult, Message, StoredMessage
-from pymq.client.sync import Producer, PullConsumer, TransactionProducer
+from pymq.client.sync import LiteConsumer, Producer, PullConsumer, TransactionProducer
 from pymq.client.transactions import TransactionState
 from pymq.clock import SystemClock
 from pymq.errors import PymqError, RequestTimeoutError, UsageError
@@ -351,6 +351,28 @@ def test_a_consumer_goes_on_after_a_restart(broker: TestBroker, producer: Produc
         producer.send(Message(TOPIC, b"2"))
         while inbox.receive().body != b"2":  # a message whose offset was not stored comes again
             pass
+
+
+def test_a_lite_consumer_goes_on_after_a_kill(broker: TestBroker, producer: Producer) -> None:
+    broker.create_topic("sessions", message_type="LITE")
+    broker.create_group("workers", "sessions")
+    with LiteConsumer("workers", "sessions", namesrv=broker.namesrv, clock=broker.clock) as consumer:
+        consumer.subscribe("a")
+        producer.send(Message("sessions", b"1", lite_topic="a"))
+        (first,) = consumer.receive()
+        assert first.content() == b"1"
+        broker.kill()
+        with pytest.raises(UsageError, match="call restart"):
+            broker.create_group("others")
+        broker.restart()
+        producer.send(Message("sessions", b"2", lite_topic="a"))
+        found: list[bytes] = []
+        while b"2" not in found:
+            broker.clock.advance(minutes=1)
+            for received in consumer.receive(wait_ms=1000):
+                found.append(received.content())
+                consumer.ack(received)
+        assert found == [b"1", b"2"], "what was not acknowledged comes again, first"
 
 
 def test_ten_brokers_run_at_once() -> None:

@@ -17,6 +17,8 @@ from pymq.client.admin.rows import Rows, added_up
 from pymq.clock import Clock
 from pymq.errors import PymqError, UnreachableError
 from pymq.model.hosts import format_address, host_of, is_address_server, parse_address
+from pymq.model.lite_groups import BIND_TOPIC
+from pymq.model.lite_topics import is_parent
 from pymq.model.names import is_system_group
 from pymq.operations.doctor.state import Broker, ClusterState, Group, Lags, NameServer, Port, Skew, number
 from pymq.operations.replica_view import BrokerView, ask
@@ -150,6 +152,8 @@ class Gatherer:
         if view.is_master:
             with suppress(PymqError):
                 broker.topics = await admin.topics.configs(view.address)
+                if any(is_parent(topic.attributes) for topic in broker.topics.values()):
+                    broker.lites = await admin.lites.broker(view.address)
         with suppress(PymqError):
             broker.skew = await self._skew(admin, view)
         addresses = _ports(view, broker.config or {})
@@ -170,6 +174,7 @@ class Gatherer:
                     if not is_system_group(name):
                         group = groups.setdefault(name, Group(name))
                         group.is_enabled = group.is_enabled and config.consume_enable
+                        group.lite_parent = config.attributes.get(BIND_TOPIC, group.lite_parent)
         found = [groups[name] for name in sorted(groups)]
         lags, failed = await _every_lag(admin, masters)
         for group in found:

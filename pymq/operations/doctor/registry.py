@@ -12,6 +12,7 @@ from typing import Any
 from pymq.errors import UsageError
 from pymq.operations.doctor import (
     groups,
+    lites,
     machines,
     name_servers,
     permissions,
@@ -43,6 +44,7 @@ OWN_CHECKS = (
     Check("files", "Do brokers have file descriptors left?", machines.check_files),
     Check("permission", "May clients write and read?", permissions.check_permissions),
     Check("types", "Are messages of the type that their topic names?", permissions.check_types),
+    Check("lite-topics", "Do lite topics work, and have they room?", lites.check_lites),
     Check("workers", "Are all workers of each machine there?", workers.check_workers),
     Check("masters", "Does every group of brokers have one master?", replication.check_masters),
     Check("replication", "Is everything replicated as it should be?", replication.check_replication),

@@ -9,6 +9,7 @@ from pymq.model.route import BrokerData
 from pymq.model.tables import TopicConfig
 from pymq.operations.replica_view import BrokerView
 from pymq.wire.bodies_admin import TopicLag
+from pymq.wire.bodies_lites import BrokerLites
 
 Lags = dict[str, TopicLag]  # by topic
 
@@ -54,6 +55,13 @@ class Broker:
     topics: dict[str, TopicConfig] | None = None
     skew: Skew | None = None
     ports: list[Port] = field(default_factory=list)
+    lites: BrokerLites | None = None  # of a master that has parents of lite topics
+
+    @property
+    def is_rocketmq(self) -> bool:
+        """Whether it is certainly no PyMQ broker."""
+        status = self.view.status
+        return status is not None and status.protocol_version == 0
 
     @property
     def label(self) -> str:
@@ -86,6 +94,7 @@ class Group:
     name: str
     members: int | None = 0
     is_enabled: bool = True
+    lite_parent: str = ""  # the topic whose lite topics it reads
     lags: Lags = field(default_factory=dict)
     later: Lags | None = None
     differing: dict[str, dict[str, int]] | None = None

@@ -12,6 +12,7 @@ from pymq.client.admin import Admin, BrokerTarget
 from pymq.client.admin.asking import change_each
 from pymq.client.admin.guarded import changed_members
 from pymq.errors import UnsafeError
+from pymq.model.lite_groups import BIND_TOPIC, SUB_MODEL, WILDCARD
 from pymq.model.names import check_group, dlq_topic, retry_topic
 from pymq.model.tables import SubscriptionGroupConfig
 from pymq.operations.group.lag import no_group
@@ -34,9 +35,9 @@ SETTINGS = {
 
 # Attributes of a group, which brokers keep as text: of the members of a group that reads lite topics.
 ATTRIBUTES = {
-    "lite_parent": "lite.bind.topic",
-    "lite_model": "lite.sub.model",
-    "lite_wildcard": "lite.sub.wildcard",
+    "lite_parent": BIND_TOPIC,
+    "lite_model": SUB_MODEL,
+    "lite_wildcard": WILDCARD,
 }
 
 Settings = Mapping[str, Any]

@@ -14,6 +14,7 @@ from pymq.model.route import BrokerData
 from pymq.model.tables import TopicConfig
 from pymq.operations.doctor import (
     groups,
+    lites,
     machines,
     name_servers,
     permissions,
@@ -29,6 +30,7 @@ from pymq.operations.doctor.registry import OWN_CHECKS, all_checks, chosen, run_
 from pymq.operations.doctor.state import Broker, ClusterState, Group, NameServer, Port, Skew
 from pymq.operations.replica_view import BrokerView
 from pymq.wire.bodies_admin import TopicLag
+from pymq.wire.bodies_lites import BrokerLites
 from pymq.wire.bodies_raft import RaftGroupState
 from pymq.wire.bodies_replication import HaClientState, ReplicationStatus, SlaveState
 
@@ -333,6 +335,44 @@ def test_a_group_of_brokers_needs_one_master() -> None:
     assert "pymq broker promote broker-a" in leaderless.next_step
     two = only(replication.check_masters(cluster(broker(), broker(address="10.0.0.2:10911"))))
     assert "2 masters" in two.text
+
+
+def lite_broker(count: int = 0, settings: dict[str, str] | None = None, version: int = 1, **topics: str) -> Broker:
+    """Return a master with topics of these types, which has room for 100 lite topics."""
+    made = broker()
+    made.topics = {
+        name: TopicConfig(topic_name=name, attributes={"message.type": kind}) for name, kind in topics.items()
+    }
+    made.config = settings or {}
+    made.lites = BrokerLites(
+        store_type="default", max_lmq_num=100, current_lmq_num=count, cq_table_size=count, topic_meta={}
+    )
+    assert made.view.status is not None
+    made.view.status.protocol_version = version
+    return made
+
+
+def test_lite_topics_need_room_and_on_rocketmq_their_settings() -> None:
+    assert not list(lites.check_lites(cluster(lite_broker(89, P="LITE"))))
+    nearly = only(lites.check_lites(cluster(lite_broker(90, P="LITE"))))
+    assert (nearly.severity, nearly.values) == (Severity.WARNING, {"lite_topics": 90, "limit": 100})
+    full = only(lites.check_lites(cluster(lite_broker(100, P="LITE"))))
+    assert full.severity is Severity.PROBLEM and "sends to new ones are refused" in full.text
+    off = {"enableLmq": "false", "enableMultiDispatch": "true"}
+    assert not list(lites.check_lites(cluster(lite_broker(0, off, P="LITE"))))
+    assert not list(lites.check_lites(cluster(lite_broker(0, off, 0, P="NORMAL"))))
+    silent = only(lites.check_lites(cluster(lite_broker(0, off, 0, P="LITE"))))
+    assert silent.severity is Severity.PROBLEM and silent.next_step.startswith("set enableLmq=true in its broker.conf")
+
+
+def test_a_group_of_lite_topics_needs_its_parent() -> None:
+    bound = group(0, lite_parent="P")
+    assert not list(lites.check_lites(cluster(lite_broker(P="LITE"), groups=[bound])))
+    missing = only(lites.check_lites(cluster(lite_broker(Q="LITE"), groups=[bound])))
+    assert (missing.subject, missing.severity) == ("g", Severity.PROBLEM) and "no broker has that topic" in missing.text
+    wrong = only(lites.check_lites(cluster(lite_broker(P="NORMAL"), groups=[bound])))
+    assert "not of type LITE" in wrong.text
+    assert not list(lites.check_lites(cluster(lite_broker(), silent("b"), groups=[bound]))), "another may have it"
 
 
 def worker(number: int, broker_id: int = 0, host: str = "10.0.0.1", count: int = 3) -> Broker:
