@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from bench import process
-from bench.apache import ApacheBroker
+from bench.apache import VERSION, ApacheBroker
 from bench.cases import (
     CASES,
     FULL,
@@ -36,6 +36,7 @@ from bench.filter_servers import filter_server
 from bench.grpc_cases import GRPC_CASES, make_grpc_server
 from bench.grpc_go import GRPC_GO_CASES
 from bench.java_pushes import JAVA_CASES
+from bench.lites import LITE_CASES, LITE_SETTINGS
 from bench.name_server import FULL_LOAD, NAME_SERVER_CASE, QUICK_LOAD, measure_name_server
 from bench.pairs import ApachePair, PyMQPair
 from bench.replicas import REPLICA_CASES, REPLICA_SYNC_CASES, PairBench, PairCase
@@ -57,7 +58,8 @@ FOLLOW_CASE = "store-follow"
 QUEUES_CASE = "queues"
 ALL_GRPC_CASES = {**GRPC_CASES, **GRPC_GO_CASES}
 ALL_CASES = [
-    START_CASE, *CASES, *CLIENT_CASES, *JAVA_CASES, *TURN_CASES, *TABLE_CASES, *SYNC_CASES, *TLS_CASES,
+    START_CASE, *CASES, *CLIENT_CASES, *JAVA_CASES, *TURN_CASES, *TABLE_CASES, *LITE_CASES, *SYNC_CASES,
+    *TLS_CASES,
     APPEND_CASE, FOLLOW_CASE, QUEUES_CASE, *SCALE_CASES,
     *RESTART_CASES, *REPLICA_CASES, *REPLICA_SYNC_CASES, RAFT_CASE, FILTER_SERVER_CASE, NAME_SERVER_CASE, *SPARK_CASES,
     *ALL_GRPC_CASES,
@@ -69,8 +71,9 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="scripts/bench", description="Measures PyMQ and, on request, an Apache broker.")
     made.add_argument("names", nargs="*", metavar="NAME", help=f"cases to measure (all): {', '.join(ALL_CASES)}")
     made.add_argument(
-        "--apache", action="store_true", help="also measure an Apache broker 5.3.3, alternating; needs mvn and java"
+        "--apache", action="store_true", help="also measure an Apache broker, alternating; needs mvn and java"
     )
+    made.add_argument("--apache-version", default=VERSION, help=f"its version ({VERSION}); lite topics need 5.5.0")
     made.add_argument("--only-apache", action="store_true", help="measure only the Apache broker")
     made.add_argument("--quick", action="store_true", help="a fifth of the messages, one round")
     made.add_argument("--rounds", type=int, default=3, help="rounds of each case, alternating (3)")
@@ -134,6 +137,8 @@ class Run:
             self._load_cases("turns", TURN_CASES, TURN_SETTINGS)
         if set(self._names) & set(TABLE_CASES):
             self._load_cases("tables", TABLE_CASES, TABLE_SETTINGS)
+        if set(self._names) & set(LITE_CASES):
+            self._load_cases("lites", LITE_CASES, LITE_SETTINGS)
         if FILTER_SERVER_CASE in self._names and not self._options.only_apache:
             self._filter_server_case()
         if NAME_SERVER_CASE in self._names and not self._options.only_apache:
@@ -172,7 +177,7 @@ class Run:
     ) -> PyMQBroker | ApacheBroker:
         directory.mkdir(parents=True, exist_ok=True)
         if kind == ApacheBroker.name:
-            return ApacheBroker(directory, self._options.heap, settings)
+            return ApacheBroker(directory, self._options.heap, settings, self._options.apache_version)
         return PyMQBroker(directory, self._command, settings)
 
     def _kinds(self) -> list[str]:

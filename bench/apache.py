@@ -38,8 +38,8 @@ def cache_dir() -> Path:
     return Path(os.environ.get("PYMQ_BENCH_CACHE", Path.home() / ".cache" / "pymq-bench"))
 
 
-def jars() -> Path:
-    """Returns the directory with all jars; fetches them with Maven on first use.
+def jars(version: str = VERSION) -> Path:
+    """Returns the directory with all jars of a version; fetches them with Maven on first use.
 
     Raises:
         BenchError: Maven or Java is missing, or Maven failed.
@@ -47,13 +47,13 @@ def jars() -> Path:
     for tool in ("mvn", "java"):
         if shutil.which(tool) is None:
             raise BenchError(f"--apache and java-push need {tool} on PATH: install Maven and a JDK, or leave them out")
-    target = cache_dir() / f"apache-{VERSION}"
+    target = cache_dir() / f"apache-{version}"
     if (target / "complete").exists():
         return target
     target.mkdir(parents=True, exist_ok=True)
     dependencies = "".join(
         f"<dependency><groupId>org.apache.rocketmq</groupId><artifactId>{name}</artifactId>"
-        f"<version>{VERSION}</version></dependency>"
+        f"<version>{version}</version></dependency>"
         for name in _ARTIFACTS
     )
     (target / "pom.xml").write_text(
@@ -72,7 +72,7 @@ def jars() -> Path:
     done = subprocess.run(command, cwd=target, capture_output=True, text=True, check=False)
     if done.returncode:
         raise BenchError(
-            f"Maven could not fetch Apache RocketMQ {VERSION}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+            f"Maven could not fetch Apache RocketMQ {version}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
         )
     (target / "complete").touch()
     return target
@@ -81,12 +81,19 @@ def jars() -> Path:
 class ApacheBroker:
     """A name server and one master broker on free loopback ports, with their files under ``directory``."""
 
-    name = "Apache " + VERSION
+    name = "Apache"
 
-    def __init__(self, directory: Path, heap: str = "512m", settings: Mapping[str, str] = MappingProxyType({})) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        heap: str = "512m",
+        settings: Mapping[str, str] = MappingProxyType({}),
+        version: str = VERSION,
+    ) -> None:
         """``settings``: keys of broker.conf that override the defaults of this class."""
         self._directory = directory
         self._heap = heap
+        self._version = version
         self._settings = settings
         self._processes: list[subprocess.Popen[bytes]] = []
         self.namesrv = ""
@@ -130,7 +137,7 @@ class ApacheBroker:
         self.ready_s = time.monotonic() - begin
 
     def _class_path(self) -> str:
-        return f"{jars()}/*"
+        return f"{jars(self._version)}/*"
 
     @property
     def store_directory(self) -> Path:
