@@ -32,6 +32,10 @@ _OFFSET_MAX = (1 << 63) - 1
 _FORBIDDEN = ",/"  # RocketMQ's separator of several light queues, and a path's
 
 
+_LIGHT_PROPERTIES = (
+    f"{MULTI_DISPATCH}\x01{LIGHT_QUEUE_PREFIX}".replace("%", "%%")
+    + f"%b{_NAME_SEPARATOR}%b\x02{MULTI_QUEUE_OFFSET}\x01%d\x02"
+).encode()
 LIGHT_PROPERTIES = frozenset({_MULTI_DISPATCH, _MULTI_QUEUE_OFFSET})
 
 
@@ -130,8 +134,7 @@ def lite_topic_of(properties: bytes) -> str | None:
 
 def light_properties(parent: str, lite: str, offset: int) -> bytes:
     """Return the properties of a message that is in a light queue, as RocketMQ's broker adds them."""
-    name = light_queue_name(parent, lite)
-    return f"{MULTI_DISPATCH}\x01{name}\x02{MULTI_QUEUE_OFFSET}\x01{offset}\x02".encode()
+    return _LIGHT_PROPERTIES % (parent.encode(), lite.encode(), offset)
 
 
 def light_properties_max_bytes(parent: str, lite: str) -> int:

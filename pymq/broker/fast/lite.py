@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from pymq.store.store import LightReader, PlainStager
 
 _LITE = b"__LITE_TOPIC\x01"
+_LITE_SIZE = len(_LITE)
+_TAGS = b"TAGS\x01"
 _SEPARATOR = 2
 # Of the properties without the names of topic and lite topic that the broker's own ones add.
 _SIZE_MAX_BYTES = SENT_PROPERTIES_MAX_BYTES - light_properties_max_bytes("", "")
@@ -34,34 +36,37 @@ class FastLites:
         self._stager = stager
         self._targets = targets
         self._lights = lights
+        self._has = lights.has
 
-    def put(self, ext: SendExt, draft: Draft, unique_key: bytes) -> tuple[int, int, bytes] | None:
-        """Stage the message; return its physical offset, its queue offset, and no handle.
+    def put(self, ext: SendExt, draft: Draft, *, is_sole: bool) -> tuple[int, int] | None:
+        """Stage the message; return its physical offset and its queue offset.
 
-        FastSends makes the draft; its properties become those of the stored message. None when the plain path must
-        decide, and nothing is staged. Raises StoreError.
+        FastSends makes the draft; its properties become those of the stored message. ``is_sole``: beside UNIQ_KEY,
+        the lite topic is the only property with an underscore. None when the plain path must decide, and nothing is
+        staged. Raises StoreError.
         """
         raw, topic = draft.keyed, ext.topic
-        target = self._targets.get_parent((topic, ext.queue_id)) or self._targets.find_parent(topic, ext.queue_id)
+        place = topic, ext.queue_id
+        target = self._targets.get_parent(place) or self._targets.find_parent(*place)
         at = raw.find(_LITE)
         # Other names that begin like __SHARDINGKEY and __STARTDELIVERTIME make a message of another type.
-        if target is None or (at and raw[at - 1] != _SEPARATOR) or raw.find(_LITE, at + 1) >= 0 or b"__S" in raw:
+        if target is None or (at and raw[at - 1] != _SEPARATOR):
             return None
-        name = raw[at + len(_LITE) : raw.find(b"\x02", at)]
+        if not is_sole and (raw.find(_LITE, at + 1) >= 0 or b"__S" in raw):
+            return None
+        name = raw[at + _LITE_SIZE : raw.find(b"\x02", at)]
+        lite = name.decode()
         properties = raw + self._enrichment
-        lite = name.decode("utf-8", "replace")
-        is_known = self._lights.has(topic, lite)
-        if len(properties) + len(topic) + len(name) > _SIZE_MAX_BYTES or not (is_known or self._may_begin(lite)):
+        if len(properties) + len(topic) + len(name) > _SIZE_MAX_BYTES:
             return None
-        if not take_tags(draft, raw):
+        if not (self._has(topic, lite) or self._may_begin(lite)) or (_TAGS in raw and not take_tags(draft, raw)):
             return None
-        queue = target.queue
         draft.properties = properties
-        queue_offset = queue.next_offset
-        physical_offset, size = self._stager.stage_lite(queue, draft, lite)
+        queue_offset = target.queue.next_offset
+        physical_offset, size = self._stager.stage_lite(target.queue, draft, lite)
         target.meter.add(1, size)
         self._writer.staged_count += 1
-        return physical_offset, queue_offset, b""
+        return physical_offset, queue_offset
 
     def _may_begin(self, lite: str) -> bool:
         """Return whether a message of a new lite topic is taken."""

@@ -133,15 +133,16 @@ class FastSends:
         # The last property of that name counts, as in the plain parser.
         at = raw.rfind(_UNIQUE)
         # UNIQ_KEY has the only underscore of most messages.
-        waits = False
-        if raw.count(b"_") > (at >= 0):
+        waits = is_sole_lite = False
+        underscores = raw.count(b"_") - (at >= 0)
+        if underscores > 0:
             waits = _LITE in properties
             # With the underscores of UNIQ_KEY and __LITE_TOPIC alone, no other name has one.
-            if (not waits or raw.count(b"_") != (at >= 0) + 3) and (
-                _RESEND in properties or _PRIORITY in properties or has_broker_word(properties)
-            ):
-                return False
-            waits = waits or _TIMER in properties or _HALF in properties
+            is_sole_lite = waits and underscores == 3
+            if not is_sole_lite:
+                if _RESEND in properties or _PRIORITY in properties or has_broker_word(properties):
+                    return False
+                waits = waits or _TIMER in properties or _HALF in properties
         if at >= 0:
             unique_key = raw[at + 9 : raw.find(b"\x02", at)]
             if not unique_key.isalnum() or (at and raw[at - 1] != _SEPARATOR):
@@ -161,8 +162,10 @@ class FastSends:
         try:
             if is_batch:
                 sent = None if waits else self._many(head, draft, unique_key, payload, body_at)
+            elif waits:
+                sent = self._waiting(head, draft, unique_key, is_sole_lite)
             else:
-                sent = self._waiting(head, draft, unique_key) if waits else self._one(head, draft, raw, unique_key)
+                sent = self._one(head, draft, raw, unique_key)
         except StoreError:
             return False  # nothing is staged: the plain path meets the same error and answers with it
         if sent is None:
@@ -201,20 +204,24 @@ class FastSends:
         self._writer.staged_count += 1
         return SENT, (self._host_hex, physical_offset, queue_id, queue_offset, unique_key, head.opaque)
 
-    def _waiting(self, head: SendHead, draft: Draft, unique_key: bytes) -> Sent | None:
+    def _waiting(self, head: SendHead, draft: Draft, unique_key: bytes, is_sole_lite: bool) -> Sent | None:
         """Take a message of a lite topic, or one that waits in a system topic for its time or its transaction."""
-        if b"TRAN_MSG\x01" in draft.keyed:
-            put = self._halves.put
+        ext, handle = head.extFields, b""
+        is_half = not is_sole_lite and b"TRAN_MSG\x01" in draft.keyed
+        if is_half or (not is_sole_lite and b"TIMER_DEL" in draft.keyed):
+            waiting = (self._halves if is_half else self._timer_puts).put(ext, draft, unique_key)
+            if waiting is None:
+                return None
+            physical_offset, queue_offset, handle = waiting
         else:
-            put = self._timer_puts.put if b"TIMER_DEL" in draft.keyed else self._lites.put
-        placed = put(head.extFields, draft, unique_key)
-        if placed is None:
-            return None
-        physical_offset, queue_offset, handle = placed
-        queue_id, opaque = head.extFields.queue_id, head.opaque
+            placed = self._lites.put(ext, draft, is_sole=is_sole_lite)
+            if placed is None:
+                return None
+            physical_offset, queue_offset = placed
         if handle:
-            return SENT_TIMER, (self._host_hex, physical_offset, queue_id, queue_offset, unique_key, handle, opaque)
-        return SENT, (self._host_hex, physical_offset, queue_id, queue_offset, unique_key, opaque)
+            values = (self._host_hex, physical_offset, ext.queue_id, queue_offset, unique_key, handle, head.opaque)
+            return SENT_TIMER, values
+        return SENT, (self._host_hex, physical_offset, ext.queue_id, queue_offset, unique_key, head.opaque)
 
     def _many(self, head: SendHead, draft: Draft, unique_key: bytes, payload: bytes, body_at: int) -> Sent | None:
         """Take a batch: as its messages, or as one record in a batch queue."""

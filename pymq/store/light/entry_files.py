@@ -8,7 +8,7 @@ searched in a number of steps that grows with the logarithm of its length (Myers
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -19,6 +19,8 @@ from pymq.store.disk.fs import File, Files, make_directory
 # physical offset, record size, queue number, queue offset, store time, previous entry, far entry, rank, far rank
 _FIELDS: Final = struct.Struct(">qiIqqqqqq")
 _CRC: Final = struct.Struct(">I")
+_pack_crc = _CRC.pack
+pack_entry = _FIELDS.pack
 ENTRY_SIZE_BYTES: Final = _FIELDS.size + _CRC.size
 NO_ENTRY: Final = -1
 FAR_RANKS: Final = 16
@@ -83,10 +85,16 @@ class EntryFiles:
 
     def append(self, *fields: int) -> None:
         """Add an entry with these fields in memory."""
-        packed = _FIELDS.pack(*fields)
-        self._tail += packed
-        self._tail += _CRC.pack(crc32(packed, self.end & 0xFFFFFFFF))
-        self.end += 1
+        self.extend((pack_entry(*fields),))
+
+    def extend(self, packed: Sequence[bytes]) -> None:
+        """Do as :meth:`append` with what :data:`pack_entry` made of the fields of each entry."""
+        tail, number = self._tail, self.end
+        for entry in packed:
+            tail += entry
+            tail += _pack_crc(crc32(entry, number & 0xFFFFFFFF))
+            number += 1
+        self.end = number
 
     @property
     def is_tail_long(self) -> bool:

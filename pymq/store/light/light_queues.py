@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pymq.errors import StoreError
 from pymq.model.lite_topics import DISPATCH_MARK, light_place
 from pymq.store.disk.fs import Files
-from pymq.store.light.entry_files import FAR_RANKS, NO_ENTRY, EntryFiles, LightEntry
+from pymq.store.light.entry_files import FAR_RANKS, NO_ENTRY, EntryFiles, LightEntry, pack_entry
 from pymq.store.light.light_chains import LightChains
 from pymq.store.light.table_file import LightTable, LightTableFile
 from pymq.store.log.log_record import Scanned, has_queue_unit
@@ -28,8 +28,9 @@ LIGHT_DIRECTORY = "lightqueue"
 NAMES_A_SWEEP = 20_000  # looked at in one step, 5 ms
 
 
-# A staged message of a light queue: parent, lite topic, offset there, physical offset, size, store time in ms.
-StagedLight = tuple[str, str, int, int, int, int]
+NEW_QUEUE = -1  # the number of a light queue that has none before its first message is visible
+# A staged message of a light queue: parent, lite topic, number, offset there, physical offset, size, store time in ms.
+StagedLight = tuple[str, str, int, int, int, int, int]
 
 
 class NotedLights(NamedTuple):
@@ -60,8 +61,10 @@ class LightQueues(LightChains):
         self._table = LightTableFile(files, f"{directory}/table")
         self._ends = array("q")  # by number: the next offset
         self._ranks = array("q")  # by number: the rank of the newest entry
+        self._far = array("q")  # by number: the newest entry that names one far before it, as far as it is known
         self._free: list[int] = []  # numbers without a queue
-        self._pending: dict[tuple[str, str], int] = {}  # next offsets of queues with messages that are not visible yet
+        self._next = array("q")  # by number: the offset of the next message that is staged
+        self._pending: dict[tuple[str, str], int] = {}  # likewise of queues that are new
         self._floor = 0  # the first offset of a new queue: a name that comes again does not repeat offsets
         self._due_table: LightTable | None = None  # waits for the next save
         self._table_number = self._saved_number = 0  # of the newest table, and of the newest one on the disk
@@ -87,6 +90,8 @@ class LightQueues(LightChains):
         if table is not None and is_usable and table.covered <= log_end:
             self._numbers, self._newest, self._ends, self._ranks = table.names(), table.newest, table.ends, table.ranks
             self._floor, self.covered, end = table.floor, table.covered, table.entry_end
+            self._far = array("q", [NO_ENTRY]) * len(self._newest)
+            self._next = self._ends[:]
             self._saved_end = end
         else:
             end = self._entries.begin
@@ -124,8 +129,10 @@ class LightQueues(LightChains):
             self._numbers.setdefault(record.topic, {})[place.lite] = queue
             replaced[queue] = (record.topic, place.lite)
         self._newest[queue] = number
-        self._ends[queue] = entry.queue_offset + 1
+        self._ends[queue] = self._next[queue] = entry.queue_offset + 1
         self._ranks[queue] = entry.rank
+        if entry.rank % FAR_RANKS == 0:
+            self._far[queue] = number
         return True
 
     def _drop_replaced(self, replaced: dict[int, tuple[str, str]]) -> None:
@@ -158,6 +165,7 @@ class LightQueues(LightChains):
         self._entries.load()
         self._entries.clear()
         self._numbers, self._newest, self._ends, self._ranks = {}, array("q"), array("q"), array("q")
+        self._far, self._next = array("q"), array("q")
         self._free, self.count, self.covered, self._floor, self._saved_end = [], 0, 0, 0, 0
         self._due_table = None
         self._damage = None
@@ -174,8 +182,9 @@ class LightQueues(LightChains):
             queue, previous = newest.queue, newest.previous
             before = self._entries.find(previous) if previous != NO_ENTRY else None
             self._newest[queue] = previous if before is not None else NO_ENTRY
-            self._ends[queue] = before.queue_offset + 1 if before is not None else 0
+            self._ends[queue] = self._next[queue] = before.queue_offset + 1 if before is not None else 0
             self._ranks[queue] = before.rank if before is not None else 0
+            self._far[queue] = NO_ENTRY
             end -= 1
             newest = self._entries.find(end - 1) if end > self._entries.begin else None
         self._entries.truncate(end)
@@ -196,33 +205,56 @@ class LightQueues(LightChains):
 
     # -- growing -------------------------------------------------------------------------------------------------
 
-    def next_offset(self, parent: str, lite: str) -> int:
-        """Return the offset of the next message that is staged."""
-        pending = self._pending.get((parent, lite))
-        return self.max_offset(parent, lite) if pending is None else pending
+    def place(self, parent: str, lite: str) -> tuple[int, int]:
+        """Return the number of a light queue, and the offset of the next message that is staged."""
+        lites = self._numbers.get(parent)
+        if lites is not None:
+            queue = lites.get(lite)
+            if queue is not None:
+                return queue, self._next[queue]
+        return NEW_QUEUE, self._pending.get((parent, lite), self._floor)
 
-    def note_staged(self, parent: str, lite: str, offset: int) -> None:
-        """Take note of a staged message: the next one gets the next offset."""
-        self._pending[parent, lite] = offset + 1
+    def note_staged(self, parent: str, lite: str, queue: int, offset: int) -> None:
+        """Take note of a staged message at a :meth:`place`: the next one gets the next offset."""
+        if queue >= 0:
+            self._next[queue] = offset + 1
+        else:
+            self._pending[parent, lite] = offset + 1
 
     def drop_staged(self, dropped: list[StagedLight]) -> None:
         """Give the offsets of staged messages back. ``dropped``: all that were not committed, in their order."""
-        for parent, lite, offset, *_ in reversed(dropped):
-            self._pending[parent, lite] = offset
+        for parent, lite, _, offset, *_ in reversed(dropped):
+            self.note_staged(parent, lite, self._numbers.get(parent, {}).get(lite, NEW_QUEUE), offset - 1)
         for parent, lite, *_ in dropped:
-            if self._pending.get((parent, lite)) == self.max_offset(parent, lite):
+            if self._pending.get((parent, lite)) == self._floor:
                 del self._pending[parent, lite]
 
     def publish(self, staged: list[StagedLight]) -> None:
         """Make committed messages visible."""
-        pending = self._pending
-        for parent, lite, offset, physical_offset, size_bytes, store_ms in staged:
+        # _append, written out for messages behind others that need no look at earlier entries.
+        entries, begin = self._entries, self._entries.begin
+        newest, ends, ranks = self._newest, self._ends, self._ranks
+        number, packed = entries.end, []
+        for parent, lite, queue, offset, physical_offset, size_bytes, store_ms in staged:
+            if queue >= 0 and (previous := newest[queue]) >= begin and offset >= ends[queue]:
+                rank = ranks[queue] + 1
+                if rank % FAR_RANKS:
+                    packed.append(
+                        pack_entry(physical_offset, size_bytes, queue, offset, store_ms, previous, NO_ENTRY, rank, 0)
+                    )
+                    newest[queue], ends[queue], ranks[queue] = number, offset + 1, rank
+                    number += 1
+                    continue
+            entries.extend(packed)
+            packed.clear()
             self._append(parent, lite, offset, physical_offset, size_bytes, store_ms)
-            if pending.get((parent, lite)) == offset + 1:
-                del pending[parent, lite]
-        self._write_if_long()
-        if self.on_published is not None and staged:
-            self.on_published(staged)
+            number = entries.end
+        entries.extend(packed)
+        if staged:
+            self.covered = physical_offset + size_bytes
+            self._write_if_long()
+            if self.on_published is not None:
+                self.on_published(staged)
 
     def take(self, record: Scanned) -> None:
         """Add the entry of a record of the log if it has one and is not known yet."""
@@ -258,20 +290,27 @@ class LightQueues(LightChains):
         previous, rank, far, far_rank = NO_ENTRY, 0, number, 0
         if queue is None:
             queue = lites[lite] = self._new_number()
+            self._next[queue] = self._pending.pop((parent, lite), offset + 1)
         elif self._newest[queue] >= self._entries.begin:
             previous = self._newest[queue]
-            if offset >= self._ends[queue]:  # else the queue starts again
+            if offset < self._ends[queue]:  # the queue starts again
+                self._next[queue] = offset + 1
+            else:
                 rank = self._ranks[queue] + 1
                 far, far_rank = NO_ENTRY, 0
                 if rank % FAR_RANKS == 0:
                     try:
-                        far, far_rank = self._far_from(previous)
+                        known = self._far[queue]
+                        far, far_rank = self._far_from(known if known >= self._entries.begin else previous)
                     except (StoreError, OSError):
                         rank, far = 0, number  # the message counts, and a start brings back those before it
         self._entries.append(physical_offset, size_bytes, queue, offset, store_ms, previous, far, rank, far_rank)
         self._newest[queue] = number
         self._ends[queue] = offset + 1
+        self._next[queue] = max(self._next[queue], offset + 1)
         self._ranks[queue] = rank
+        if rank % FAR_RANKS == 0:
+            self._far[queue] = number
         self.covered = physical_offset + size_bytes
 
     def _new_number(self) -> int:
@@ -285,6 +324,8 @@ class LightQueues(LightChains):
         self._newest.append(NO_ENTRY)
         self._ends.append(0)
         self._ranks.append(0)
+        self._far.append(NO_ENTRY)
+        self._next.append(0)
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -317,6 +358,8 @@ class LightQueues(LightChains):
         before = self.count
         self._forget_below(parent, end)
         self._pending = {names: offset for names, offset in self._pending.items() if names[0] != parent}
+        for queue in self._numbers.get(parent, {}).values():
+            self._next[queue] = self._ends[queue]
         if self.count != before:
             self.wants_table = True
 
@@ -340,7 +383,7 @@ class LightQueues(LightChains):
         some = list(islice(self._unswept, NAMES_A_SWEEP))
         for parent, lite in some:
             queue = self._numbers.get(parent, {}).get(lite)
-            if queue is not None and self._newest[queue] < first and (parent, lite) not in self._pending:
+            if queue is not None and self._newest[queue] < first and self._next[queue] == self._ends[queue]:
                 self._forget(parent, lite)
                 self.wants_table = True
         if len(some) == NAMES_A_SWEEP:
@@ -355,14 +398,14 @@ class LightQueues(LightChains):
         if not lites:
             del self._numbers[parent]
         self._floor = max(self._floor, self._ends[queue])
-        self._newest[queue] = NO_ENTRY
+        self._newest[queue] = self._far[queue] = NO_ENTRY
         self._free.append(queue)
         self.count -= 1
 
     def is_older(self, parent: str, lite: str, number: int) -> bool:
         """Return True for a lite topic whose newest entry comes before entry ``number``, with nothing staged."""
         queue = self._numbers.get(parent, {}).get(lite)
-        return queue is not None and self._newest[queue] < number and (parent, lite) not in self._pending
+        return queue is not None and self._newest[queue] < number and self._next[queue] == self._ends[queue]
 
     def expire(self, parent: str, lite: str, number: int) -> bool:
         """Forget a lite topic if :meth:`is_older`."""

@@ -23,6 +23,7 @@ class LightReader:
     def __init__(self, lights: LightQueues, log: CommitLog) -> None:
         self._lights = lights
         self._log = log
+        self.has = lights.has  # of each send of a lite topic
 
     @property
     def count(self) -> int:
@@ -36,10 +37,6 @@ class LightReader:
     def page(self, parent: str, start: int, count: int) -> list[tuple[str, int]]:
         """Return up to ``count`` lite topics of a parent with their next offsets, behind the first ``start``."""
         return self._lights.page(parent, start, count)
-
-    def has(self, parent: str, lite: str) -> bool:
-        """Return True for a lite topic with messages, or one that had some not long ago."""
-        return self._lights.has(parent, lite)
 
     def max_offset(self, parent: str, lite: str) -> int:
         """Return the offset of a lite topic's next message."""

@@ -164,12 +164,12 @@ class Appender:
     def _stage_lite(self, topic: str, queue_id: int, draft: Draft) -> Placed:
         """Do as :meth:`stage` for a message of a lite topic, which gets a place in the light queue, too."""
         lite, draft.lite_topic = draft.lite_topic, ""
-        offset = self.lights.next_offset(topic, lite)
+        number, offset = self.lights.place(topic, lite)
         draft.properties = append_properties(draft.properties, light_properties(topic, lite, offset))
         placed = self.stage(topic, queue_id, draft)
-        self.lights.note_staged(topic, lite, offset)
+        self.lights.note_staged(topic, lite, number, offset)
         at, size = placed.physical_offset, placed.size_bytes
-        self.staged.lights.append((topic, lite, offset, at, size, self.last_store_ms))
+        self.staged.lights.append((topic, lite, number, offset, at, size, self.last_store_ms))
         return placed
 
     def stage_many(self, topic: str, queue_id: int, drafts: Sequence[Draft]) -> Sequence[Placed]:

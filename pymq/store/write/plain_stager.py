@@ -185,11 +185,11 @@ class PlainStager:
     def stage_lite(self, queue: ConsumeQueue, draft: Draft, lite: str) -> tuple[int, int]:
         """Do as :meth:`stage` for a message of a lite topic, which gets a place in the light queue, too."""
         lights, topic = self._appender.lights, queue.topic
-        offset = lights.next_offset(topic, lite)
+        number, offset = lights.place(topic, lite)
         draft.properties += light_properties(topic, lite, offset)
         at, size = self.stage(queue, draft)
-        lights.note_staged(topic, lite, offset)
-        self._batch.lights.append((topic, lite, offset, at, size, self._appender.last_store_ms))
+        lights.note_staged(topic, lite, number, offset)
+        self._batch.lights.append((topic, lite, number, offset, at, size, self._appender.last_store_ms))
         return at, size
 
     def stage_batch(

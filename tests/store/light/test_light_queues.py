@@ -34,7 +34,7 @@ class LightMachine(RuleBasedStateMachine):
     def _stage(self, parent: str, lite: str) -> tuple[tuple[str, str], tuple[int, bytes, int, int]]:
         self.number += 1
         body = b"%06d" % self.number + b"x" * (self.number % 300)
-        offset = self.store._lights.next_offset(parent, lite)
+        offset = self.store._lights.place(parent, lite)[1]
         placed = stage_lite(self.store, parent, self.number % 3, lite, body)
         return (parent, lite), (offset, body, placed.physical_offset, placed.physical_offset + placed.size_bytes)
 
@@ -57,11 +57,11 @@ class LightMachine(RuleBasedStateMachine):
 
     @rule(parent=PARENTS, lites=st.lists(LITES, min_size=1, max_size=4))
     def send_that_fails(self, parent: str, lites: list[str]) -> None:
-        before = {lite: self.store._lights.next_offset(parent, lite) for lite in lites}
+        before = {lite: self.store._lights.place(parent, lite)[1] for lite in lites}
         for lite in lites:
             self._stage(parent, lite)
         self.store.drop_staged()
-        assert before == {lite: self.store._lights.next_offset(parent, lite) for lite in lites}
+        assert before == {lite: self.store._lights.place(parent, lite)[1] for lite in lites}
 
     def _note(self, staged: list[tuple[tuple[str, str], tuple[int, bytes, int, int]]]) -> None:
         for names, message in staged:
