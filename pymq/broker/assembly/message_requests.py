@@ -133,6 +133,7 @@ class MessageRequests:
             topics=metadata.topics,
             revive_log=pop.revive_log,
             turn_acks=pop.turn_acks,
+            ordered_queues=pop.ordered_queues,
         )
         self.fast_ends = FastEnds(transactions, store, messages.writer, stager, targets)
         self.fast_pulls = FastPulls(self.pulls)

@@ -1,4 +1,4 @@
-"""FastAcks: the fast path of an acknowledgement that strikes a popped message off its check point.
+"""FastAcks: the fast path of an acknowledgement that strikes a popped message off its check point or its lite topic.
 
 Any other acknowledgement (late, double, forged, of an orderly pop, refused) returns False and takes the plain path
 through :class:`~pymq.broker.handlers.pop.PopHandlers`. A property test compares the two.
@@ -6,19 +6,22 @@ through :class:`~pymq.broker.handlers.pop.PopHandlers`. A property test compares
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pymq.broker.fast.answers import DONE
 from pymq.broker.fast.head import head_forms
 from pymq.broker.pop.check_points import CheckPoint, CheckPointKey
-from pymq.errors import ProtocolViolation, StoreError
+from pymq.broker.pop.ordered_queues import OrderedQueue
+from pymq.errors import ProtocolViolation, Refusal, StoreError
 from pymq.model import pop
+from pymq.model.lite_topics import light_queue_name
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, SERIALIZE_JSON
 from pymq.wire.headers.pop import AckMessageHeader
 
 if TYPE_CHECKING:
     from pymq.broker.metadata.topics import TopicManager
+    from pymq.broker.pop.ordered_queues import OrderedQueues
     from pymq.broker.pop.revive_log import ReviveLog
     from pymq.broker.pop.turn_acks import TurnAcks
     from pymq.config import BrokerConfig
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 
 _FORMS = head_forms(RequestCode.ACK_MESSAGE, AckMessageHeader)
 UNKNOWN = -1
+_DIGITS_MAX = 19
+_ONE_DIRECTION = FLAG_ONEWAY | FLAG_RESPONSE
 
 
 class _HandOut:
@@ -56,12 +61,15 @@ class FastAcks:
         topics: TopicManager,
         revive_log: ReviveLog,
         turn_acks: TurnAcks,
+        ordered_queues: OrderedQueues,
     ) -> None:
         self._config = config
         self._queue_view = store.queue_view
         self._topic = topics.get
         self._point_at = revive_log.check_points.get
         self._turn_acks = turn_acks
+        self._ordered = ordered_queues
+        self._lights = store.lights
         self._newest: _HandOut | None = None
         self.count = 0
         topics.add_listener(self._forget)
@@ -80,13 +88,14 @@ class FastAcks:
         except (ValueError, RecursionError, ProtocolViolation):
             return False
         header, hand_out = head.extFields, self._newest
+        if header.lite_topic is not None:
+            return self._take_lite(connection, serialize, head)
         if (
             hand_out is None
             or not header.extra_info.startswith(hand_out.receipt)
             or header.queue_id != hand_out.queue_id
             or header.consumer_group != hand_out.group
             or header.topic != hand_out.topic
-            or header.lite_topic is not None
         ):
             hand_out = self._hand_out_of(header)
             if hand_out is None:
@@ -112,10 +121,38 @@ class FastAcks:
             self._turn_acks.hold(connection, frame)
         return True
 
+    def _take_lite(self, connection: Connection, serialize: int, head: Any) -> bool:
+        """Take the acknowledgement of a message of a lite topic; its answer leaves at once. False as :meth:`take`."""
+        header = head.extFields
+        topic, lite, offset = header.topic, header.lite_topic, header.offset
+        pop_time_ms = self._pop_time_ms(header.extra_info)
+        if head.flag & _ONE_DIRECTION or pop_time_ms == UNKNOWN or self._topic(topic) is None:
+            return False
+        if not 0 <= offset < self._lights.max_offset(topic, lite):
+            return False
+        queue = OrderedQueue(light_queue_name(topic, lite), header.consumer_group, 0)
+        try:
+            if not self._ordered.ack(queue, offset, pop_time_ms):
+                return False
+        except Refusal:
+            return False
+        self.count += 1
+        connection.write(DONE.json((head.opaque,)) if serialize == SERIALIZE_JSON else DONE.binary(head.opaque, ()))
+        return True
+
+    def _pop_time_ms(self, text: str) -> int:
+        """Return the time in a receipt of this broker as its clients write them, UNKNOWN in any other."""
+        parts = text.split(" ")
+        if len(parts) < pop.RECEIPT_PARTS_MIN or parts[5] != self._config.broker_name:
+            return UNKNOWN
+        digits = "".join(parts[:5])
+        # No part is longer than all of a receipt with times of our days.
+        if not (digits.isascii() and digits.isdigit() and all(parts[:5]) and max(map(len, parts[:5])) < _DIGITS_MAX):
+            return UNKNOWN
+        return int(parts[1])
+
     def _hand_out_of(self, header: AckMessageHeader) -> _HandOut | None:
         """Return the hand-out that an acknowledgement names, as the newest one; None when this broker has none such."""
-        if header.lite_topic is not None:
-            return None
         try:
             receipt = pop.decode_receipt(header.extra_info)
         except ValueError:

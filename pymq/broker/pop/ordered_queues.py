@@ -110,14 +110,17 @@ class OrderedQueues:
                 f"offset is illegal, key:{queue.topic}@{queue.group}@{queue.queue_id}, old:{committed}, "
                 f"commit:{offset}: the pop at {pop_time_ms} handed out {list(info.offsets)}",
             )
-        if offset not in info.left(committed):
+        left = info.left(committed)
+        if offset not in left:
             return False
+        if len(left) == 1 and is_light_queue(queue.topic):  # a million lite topics have no room for what is done
+            self._cursors.hand_out(queue.group, queue.topic, queue.queue_id, info.offsets[-1] + 1)
+            self._infos.forget(*queue)
+            self.on_free(queue.topic, queue.group)
+            return True
         info = info.acked(offset, self._clock.now_ms())
         self._cursors.hand_out(queue.group, queue.topic, queue.queue_id, max(info.next_offset, committed))
-        if is_light_queue(queue.topic) and not info.left(info.next_offset):
-            self._infos.forget(*queue)  # a million lite topics have no room for what is done
-        else:
-            self._put(queue, info)
+        self._put(queue, info)
         if not self.is_blocked(queue):
             self.on_free(queue.topic, queue.group)
         return True

@@ -13,6 +13,7 @@ from pymq.model.tables import TopicConfig
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import SERIALIZE_ROCKETMQ, Command, decode_command, encode_command
 from tests.broker.disk import failing
+from tests.broker.handlers.test_lite_pops import LitePops
 from tests.broker.handlers.test_pop import REVIVE, Found, Popping
 from tests.broker.world import FakePeer
 
@@ -110,13 +111,13 @@ def odd_receipts(draw: st.DrawFn, text: str) -> str:
 
 
 @st.composite
-def acknowledgements(draw: st.DrawFn, receipts: list[dict[str, str]]) -> list[bytes]:
+def acknowledgements(draw: st.DrawFn, receipts: list[dict[str, str]], odd: dict[str, list[Any]] = ODD) -> list[bytes]:
     payloads = []
     for opaque in range(draw(st.integers(4, 24))):
         fields: dict[str, Any] = dict(draw(st.sampled_from(receipts)))
         if draw(st.integers(0, 2)) == 0:
-            name = draw(st.sampled_from(sorted(ODD)))
-            fields[name] = draw(st.sampled_from(ODD[name]))
+            name = draw(st.sampled_from(sorted(odd)))
+            fields[name] = draw(st.sampled_from(odd[name]))
             if draw(st.booleans()):
                 del fields[name]
         elif draw(st.booleans()):
@@ -234,3 +235,65 @@ def test_acknowledgements_are_refused_when_the_store_takes_no_writes_at_the_turn
     store.refuse_writes(None, by="test")
     p.wait(1000)
     assert p.pop().bodies == [b"a", b"b"]
+
+
+def lites_popped() -> tuple[LitePops, list[dict[str, str]]]:
+    """Return a world in which lite topics with one to three messages were popped, and the receipts' fields."""
+    p = LitePops()
+    for lite, bodies in (("a", "012"), ("b", "0"), ("c$1", "01"), ("d", "01")):
+        p.fill(lite, *bodies)
+    p.subscribe("a", "b", "c$1")
+    first = p.pop(count=2)
+    p.subscribe("d", client="two")
+    found = [first, p.pop(), p.pop("two")]
+    receipts = [
+        {"consumerGroup": "g", **{name: str(value) for name, value in each.receipt(number).items()}}
+        for each in found
+        for number in range(len(each.messages))
+    ]
+    p.fill("b", "1")
+    return p, receipts
+
+
+LITE_ODD = {**ODD, "topic": ["P", "Q", "T", "gone", "", None], "liteTopic": ["a", "b", "d", "gone", "", "a,b", None]}
+LITE_RECEIPTS = lites_popped()[1]
+
+
+def lite_state(p: LitePops, peer: FakePeer) -> tuple[Any, ...]:
+    """Return what acknowledgements in lite topics left behind: answers, hand-outs, offsets, and what is due."""
+    metadata = p.world.parts.metadata
+    return (
+        sorted((frame.opaque, frame.code, frame.serialize, frame.remark, str(frame.ext)) for frame in peer.frames),
+        sorted(map(repr, metadata.order_infos.all())),
+        {lite: p.committed(lite) for lite in ("a", "b", "c$1", "d")},
+        p.world.parts.requests.pops.ineffective_ack_count,
+        [(p.pop(client).bodies, p.pop(client).bodies) for client in ("c", "two")],
+    )
+
+
+def serve_lites(payloads: list[bytes], *, is_fast: bool) -> tuple[int, tuple[Any, ...]]:
+    (p, _), peer = lites_popped(), FakePeer()
+    took = 0
+    for payload in payloads:
+        if is_fast and p.world.parts.requests.fast_path(peer, payload):  # type: ignore[arg-type]
+            took += 1
+            continue
+        command = decode_command(payload)
+        reply = p.caller._dispatcher.dispatch(peer, command)
+        if reply is not None and not command.is_oneway:
+            peer.write(encode_command(reply.to_command(command)))
+    p.turn()
+    return took, lite_state(p, peer)
+
+
+@settings(max_examples=30, deadline=None)
+@given(acknowledgements(LITE_RECEIPTS, LITE_ODD))
+def test_fast_and_plain_acknowledgements_in_lite_topics_leave_the_same(payloads: list[bytes]) -> None:
+    assert serve_lites(payloads, is_fast=True)[1] == serve_lites(payloads, is_fast=False)[1]
+
+
+@pytest.mark.parametrize("make", [payload_of, binary_payload])
+def test_acknowledgements_in_lite_topics_take_the_fast_path(make: Any) -> None:
+    payloads = [make(each, number) for number, each in enumerate(LITE_RECEIPTS)]
+    took, fast = serve_lites(payloads, is_fast=True)
+    assert took == len(LITE_RECEIPTS) == 7 and fast == serve_lites(payloads, is_fast=False)[1]
