@@ -58,6 +58,21 @@ _NO_TRANSACTION = ~sysflag.TRANSACTION_MASK
 Sent = tuple[AnswerTemplate, tuple[bytes | int, ...]]
 
 
+# What the names of a message's properties make it.
+_PLAIN, _WAITING, _SOLE_LITE, _UNUSUAL = range(4)
+_LITE_UNDERSCORES = 3
+
+
+def _kind_of(properties: str, underscores: int) -> int:
+    """Return the kind of a message. ``underscores``: in its properties, beside that of UNIQ_KEY."""
+    is_lite = _LITE in properties
+    if is_lite and underscores == _LITE_UNDERSCORES:  # no other name has one
+        return _SOLE_LITE
+    if _RESEND in properties or _PRIORITY in properties or has_broker_word(properties):
+        return _UNUSUAL
+    return _WAITING if is_lite or _TIMER in properties or _HALF in properties else _PLAIN
+
+
 class FastSends:
     """Takes plain sends from the table of fast paths."""
 
@@ -133,16 +148,10 @@ class FastSends:
         # The last property of that name counts, as in the plain parser.
         at = raw.rfind(_UNIQUE)
         # UNIQ_KEY has the only underscore of most messages.
-        waits = is_sole_lite = False
         underscores = raw.count(b"_") - (at >= 0)
-        if underscores > 0:
-            waits = _LITE in properties
-            # With the underscores of UNIQ_KEY and __LITE_TOPIC alone, no other name has one.
-            is_sole_lite = waits and underscores == 3
-            if not is_sole_lite:
-                if _RESEND in properties or _PRIORITY in properties or has_broker_word(properties):
-                    return False
-                waits = waits or _TIMER in properties or _HALF in properties
+        kind = _kind_of(properties, underscores) if underscores > 0 else _PLAIN
+        if kind == _UNUSUAL:
+            return False
         if at >= 0:
             unique_key = raw[at + 9 : raw.find(b"\x02", at)]
             if not unique_key.isalnum() or (at and raw[at - 1] != _SEPARATOR):
@@ -152,7 +161,7 @@ class FastSends:
         else:
             unique_key = self._ids.next_id().encode()
             raw += _UNIQUE + unique_key + b"\x02"
-        stored = raw if waits else raw + self._enrichment  # the others get more
+        stored = raw + self._enrichment if kind == _PLAIN else raw  # the others get more
         if len(stored) > SENT_PROPERTIES_MAX_BYTES:
             return False
         draft = Draft(
@@ -161,9 +170,9 @@ class FastSends:
         )  # fmt: skip
         try:
             if is_batch:
-                sent = None if waits else self._many(head, draft, unique_key, payload, body_at)
-            elif waits:
-                sent = self._waiting(head, draft, unique_key, is_sole_lite)
+                sent = self._many(head, draft, unique_key, payload, body_at) if kind == _PLAIN else None
+            elif kind != _PLAIN:
+                sent = self._waiting(head, draft, unique_key, kind == _SOLE_LITE)
             else:
                 sent = self._one(head, draft, raw, unique_key)
         except StoreError:
