@@ -21,7 +21,7 @@ from pymq.broker.messages.message_filter import MessageFilter
 from pymq.broker.metadata.metadata import Metadata
 from pymq.broker.pop.lite_control import LiteControl
 from pymq.broker.pop.lite_popper import LiteAsk, LitePopped, LitePopper
-from pymq.broker.pop.lite_subscriptions import EVERYBODY, LiteSubscriptions
+from pymq.broker.pop.lite_subscriptions import EVERYBODY, LiteClient, LiteSubscriptions
 from pymq.broker.pop.pop_polls import ANY_QUEUE, ParkedPop, PopPolls
 from pymq.broker.runtime import Runtime
 from pymq.errors import PymqError
@@ -117,21 +117,31 @@ class LitePopHandlers:
                 PopLiteAnswer(),
             )
         self._check(header)
-        client = self._subscriptions.owned(header.consumer_group, header.client_id, _user_of(request))
-        if client is None:
-            return Reply(ResponseCode.POLLING_TIMEOUT, NOBODY, PopLiteAnswer())
-        self._subscriptions.renew(client)
-        ask = LiteAsk(client, header.max_msg_num, header.invisible_time, header.attempt_id)
-        if self.polls.is_turn_full and self._park(request, ask, peer, max(wait_ms, LATE_MS), is_due=True):
+        ask = LiteAsk(
+            header.consumer_group,
+            header.client_id,
+            _user_of(request),
+            header.max_msg_num,
+            header.invisible_time,
+            header.attempt_id,
+        )
+        client = self._client_of(ask)
+        if client is not None:
+            self._subscriptions.renew(client)
+        if self.polls.is_turn_full and self._park(request, client, ask, peer, max(wait_ms, LATE_MS), is_due=True):
             return None
-        popped = self._popper.pop(ask, self._clock.now_ms())
-        if popped.records:
+        popped = self._popper.pop(client, ask, self._clock.now_ms()) if client is not None else None
+        if popped is not None and popped.records:
             return self._found(ask, popped)
         if wait_ms <= 0:
-            return _nothing(ResponseCode.POLLING_TIMEOUT)
-        if self._park(request, ask, peer, wait_ms):
+            return _nothing(ResponseCode.POLLING_TIMEOUT, client)
+        if self._park(request, client, ask, peer, wait_ms):
             return None
-        return _nothing(ResponseCode.POLLING_FULL)
+        return _nothing(ResponseCode.POLLING_FULL, client)
+
+    def _client_of(self, ask: LiteAsk) -> LiteClient | None:
+        """Return the client that pops; None while it has no subscriptions. Raises Refusal for another user's."""
+        return self._subscriptions.owned(ask.group, ask.client_id, ask.user)
 
     def _check(self, header: PopLiteHeader) -> None:
         """Check a lite pop. Raises Refusal."""
@@ -148,9 +158,18 @@ class LitePopHandlers:
         self._control.rules(header.consumer_group, header.topic)
         check_group_reads(self._groups, header.consumer_group, header.topic)
 
-    def _park(self, request: Command, ask: LiteAsk, peer: Peer, wait_ms: int, *, is_due: bool = False) -> bool:
-        group = ask.client.group
-        place = (EVERYBODY if group.is_wildcard else ask.client.client_id, group.name, ANY_QUEUE)
+    def _park(
+        self,
+        request: Command,
+        client: LiteClient | None,
+        ask: LiteAsk,
+        peer: Peer,
+        wait_ms: int,
+        *,
+        is_due: bool = False,
+    ) -> bool:
+        shares = client is not None and client.group.is_wildcard
+        place = (EVERYBODY if shares else ask.client_id, ask.group, ANY_QUEUE)
         return self.polls.park(peer, request, ask, place, MessageFilter(), wait_ms, is_due=is_due)
 
     def _found(self, ask: LiteAsk, popped: LitePopped) -> Reply:
@@ -168,12 +187,9 @@ class LitePopHandlers:
     def _retry(self, parked: ParkedPop, is_last: bool) -> bool:
         """Look again for a waiting pop. Return False when it found nothing and is to wait on."""
         ask: LiteAsk = parked.ask
-        is_gone = self._subscriptions.find(ask.client.group.name, ask.client.client_id) is not ask.client
-        if is_gone:  # its subscriptions ended, or began again
-            parked.peer.answer(parked.request, Reply(ResponseCode.POLLING_TIMEOUT, NOBODY, PopLiteAnswer()))
-            return True
         try:
-            popped = self._popper.pop(ask, self._clock.now_ms())
+            client = self._client_of(ask)
+            popped = self._popper.pop(client, ask, self._clock.now_ms()) if client is not None else None
         except (PymqError, OSError) as error:  # it must not stop the other requests
             failed = (
                 error_reply(error) if isinstance(error, PymqError) else Reply(ResponseCode.SYSTEM_ERROR, str(error))
@@ -181,10 +197,12 @@ class LitePopHandlers:
             failed.ext = PopLiteAnswer()
             parked.peer.answer(parked.request, failed)
             return True
-        if popped.records:
+        # A pop that came before its subscriptions does not wait where others of a wildcard group wait.
+        waits_alone = client is not None and client.group.is_wildcard and parked.group != EVERYBODY
+        if popped is not None and popped.records:
             parked.peer.answer(parked.request, self._found(ask, popped))
-        elif is_last:
-            parked.peer.answer(parked.request, _nothing(ResponseCode.POLLING_TIMEOUT))
+        elif is_last or waits_alone:
+            parked.peer.answer(parked.request, _nothing(ResponseCode.POLLING_TIMEOUT, client))
         else:
             return False
         return True
@@ -214,8 +232,8 @@ class LitePopHandlers:
         return True
 
 
-def _nothing(code: int) -> Reply:
-    return Reply(code, "NO_MESSAGE_IN_QUEUE", PopLiteAnswer())
+def _nothing(code: int, client: LiteClient | None) -> Reply:
+    return Reply(code, "NO_MESSAGE_IN_QUEUE" if client is not None else NOBODY, PopLiteAnswer())
 
 
 def _user_of(request: Command) -> str:

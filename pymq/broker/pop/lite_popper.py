@@ -38,9 +38,11 @@ _RECEIPT_NAME = props.POP_CK.encode() + b"\x01"
 
 @dataclass(frozen=True, slots=True)
 class LiteAsk:
-    """What a lite pop wants. ``attempt_id``: of a pop that repeats one."""
+    """What a lite pop wants. ``attempt_id``: of a pop that repeats one; ``user``: who proved to have sent it."""
 
-    client: LiteClient
+    group: str
+    client_id: str
+    user: str
     count: int
     invisible_ms: int
     attempt_id: str | None = None
@@ -86,9 +88,11 @@ class LitePopper:
         self._offsets = offsets
         self._dying: set[OrderedQueue] = set()  # lite topics with dead letters of the commit to come
 
-    def pop(self, ask: LiteAsk, now_ms: int) -> LitePopped:
-        """Hand out messages. Raises StoreError or OSError when nothing is found and a lite topic can't be read."""
-        client = ask.client
+    def pop(self, client: LiteClient, ask: LiteAsk, now_ms: int) -> LitePopped:
+        """Hand out messages of a client's lite topics.
+
+        Raises StoreError or OSError when nothing is found and a lite topic can't be read.
+        """
         client.pop_ms = now_ms
         popped = LitePopped(now_ms)
         if ask.attempt_id is not None:
@@ -102,7 +106,7 @@ class LitePopper:
                 unread.append(lite)
                 break
             try:
-                self._pop_lite(ask, lite, popped)
+                self._pop_lite(client, ask, lite, popped)
             except (StoreError, OSError) as error:  # messages of other lite topics may be handed out already
                 popped.problem = error
                 unread.append(lite)
@@ -112,9 +116,9 @@ class LitePopper:
             raise popped.problem
         return popped
 
-    def _pop_lite(self, ask: LiteAsk, lite: str, popped: LitePopped) -> None:
+    def _pop_lite(self, client: LiteClient, ask: LiteAsk, lite: str, popped: LitePopped) -> None:
         """Add messages of one lite topic to ``popped``."""
-        group = ask.client.group
+        group = client.group
         queue = OrderedQueue(light_queue_name(group.parent, lite), group.name, 0)
         if queue in self._dying or self._ordered.is_blocked(queue, ask.attempt_id):
             return  # it is due again when that is over
@@ -140,7 +144,7 @@ class LitePopper:
         self._stats.messages_got(group.name, group.parent, len(records), size_bytes - popped.size_bytes)
         popped.size_bytes = size_bytes
         if ask.attempt_id is not None:
-            ask.client.last_lites.append(lite)
+            client.last_lites.append(lite)
 
     def _bury(self, queue: OrderedQueue, lite: str, entries: list[LightEntry]) -> bool:
         """Make dead letters of the first messages if the group's last try of them is over. True when it did."""

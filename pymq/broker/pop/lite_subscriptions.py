@@ -157,6 +157,7 @@ class LiteSubscriptions:
                     known.unseen = iter(self._names_of(rules.parent))
             client = known.clients[client_id] = LiteClient(client_id, known, peer, user)
             self._connect(client, peer)
+            self.wake(group, client_id)  # a pop that came before
         elif client.peer is not peer:
             self._disconnect(client)
             self._connect(client, peer)

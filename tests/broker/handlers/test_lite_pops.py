@@ -662,3 +662,27 @@ def test_look_ups_of_subscriptions_and_lags() -> None:
     assert p.caller.refused(Code.GET_LITE_GROUP_INFO, group="free")[0] == 29
     subscribers = p.world.parts.pop.lite_subscriptions.groups_of("P")
     assert sorted(group.name for group in subscribers) == ["g", "w"]
+
+
+def test_a_pop_that_comes_before_its_subscriptions_waits_for_them() -> None:
+    p = LitePops()
+    p.fill("a", "a0")
+    p.park()
+    assert p.is_waiting()
+    p.subscribe("a")
+    assert p.late().bodies == ["a0"]
+    p.put_group("w", {"lite.sub.wildcard": "true"})
+    p.park("d", consumerGroup="w")
+    assert p.control("COMPLETE_ADD", client="d", group="w")[0] == 0
+    assert p.late("d").bodies == ["a0"]
+
+
+def test_subscriptions_that_end_leave_a_pop_that_waits() -> None:
+    p = LitePops()
+    p.subscribe("a")
+    p.park()
+    assert p.control("COMPLETE_REMOVE")[0] == 0
+    p.fill("a", "a0")
+    assert p.is_waiting()
+    p.subscribe("a")
+    assert p.late().bodies == ["a0"]
