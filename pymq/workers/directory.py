@@ -12,7 +12,7 @@ from pymq.model.names import is_system_topic
 from pymq.model.tables import PERM_INHERIT
 from pymq.store.disk.fs import Files, Lock, make_directory
 from pymq.store.disk.json_table import JsonTable
-from pymq.store.disk.workers_file import Layout, Worker
+from pymq.store.disk.workers_file import Layout, Worker, read_layout, retired, write_layout
 
 LOCK_FILE = "workers.lock"
 FREE_WITHIN_S = 30.0  # the workers of a killed machine end within that time
@@ -86,6 +86,13 @@ def prepare_new_workers(files: Files, root: str, layout: Layout) -> list[Worker]
         files.replace(building, target)
         files.sync_dir(worker.directory(root))
     return new
+
+
+def retire(files: Files, root: str, number: int) -> None:
+    """Write down that a worker is retired. Raises StoreError, OSError."""
+    layout = read_layout(files, root)
+    if layout is not None:
+        write_layout(files, root, retired(layout, number))
 
 
 def _is_shared(topic: str, row: Any) -> bool:

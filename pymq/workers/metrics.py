@@ -26,13 +26,18 @@ WORKER_LEFT_DOWN = gauge(
     "1 when the worker ended five times within a minute and is not started again before a SIGHUP.",
     "node_id",
 )
+WORKER_LEFT = gauge(
+    "pymq_worker_left_messages",
+    "Messages that a worker which retires still has to give, those of each group counted alone; no line for others.",
+    "node_id",
+)
 WORKER_RESTARTS = counter("pymq_worker_restarts_total", "Starts of the worker after its first one.", "node_id")
 
 
 class WorkersMetrics:
     """What the process that runs the workers knows of them."""
 
-    metrics = (WORKER_UP, WORKER_LEFT_DOWN, WORKER_RESTARTS)
+    metrics = (WORKER_UP, WORKER_LEFT_DOWN, WORKER_RESTARTS, WORKER_LEFT)
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
@@ -42,6 +47,8 @@ class WorkersMetrics:
         yield Family(WORKER_UP, [Reading((one.worker.name,), one.is_up) for one in found])
         yield Family(WORKER_LEFT_DOWN, [Reading((one.worker.name,), one.restarts.is_left_down) for one in found])
         yield Family(WORKER_RESTARTS, [Reading((one.worker.name,), one.restarts.restart_count) for one in found])
+        left = [(one.worker.name, one.left) for one in found if one.retires and one.left is not None]
+        yield Family(WORKER_LEFT, [Reading((name,), sum(counts.values())) for name, counts in left])
 
 
 class WorkersEndpoint:

@@ -1,4 +1,4 @@
-"""One worker as a child process: its start, its ready message, its metrics and its end."""
+"""One worker as a child process: its start, its ready message, its answers and its end."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from pymq.net.parent_link import METRICS_REQUEST
+from pymq.net.parent_link import LEFT_REQUEST, METRICS_REQUEST
 from pymq.net.runtime import ENDS_WITH_INPUT
 from pymq.net.service_manager import VARIABLE as SERVICE_VARIABLE
 
-METRICS_MAX_BYTES = 256 * 1024 * 1024
+ANSWER_MAX_BYTES = 256 * 1024 * 1024
 
 
 class WorkerProcess:
@@ -22,7 +22,8 @@ class WorkerProcess:
 
     def __init__(self, process: Process) -> None:
         self._process = process
-        self._asking: asyncio.Task[bytes] | None = None
+        self._asking: dict[str, asyncio.Task[bytes]] = {}
+        self._turn = asyncio.Lock()  # one request at a time
         self.ready: dict[str, Any] = {}
 
     @classmethod
@@ -55,22 +56,30 @@ class WorkerProcess:
         return await self._process.wait()
 
     async def metrics(self) -> bytes:
-        """Return the text of the worker's metrics. Raises EOFError, OSError when it ends meanwhile.
+        """Return the text of the worker's metrics. Raises EOFError, OSError when it ends meanwhile."""
+        return await self._once(METRICS_REQUEST)
 
-        All who ask at the same time get the same answer, also after one of them has given up.
-        """
-        if self._asking is None or self._asking.done():
-            self._asking = asyncio.ensure_future(self._ask())
-        return await asyncio.shield(self._asking)
+    async def left(self) -> dict[str, int] | None:
+        """Return what the worker still has to give, by kind; None while it does not know. Raises as :meth:`metrics`."""
+        found: dict[str, int] | None = json.loads(await self._once(LEFT_REQUEST))
+        return found
 
-    async def _ask(self) -> bytes:
+    async def _once(self, request: str) -> bytes:
+        """Ask; all who ask the same meanwhile get the same answer, also after one of them has given up."""
+        task = self._asking.get(request)
+        if task is None or task.done():
+            task = self._asking[request] = asyncio.ensure_future(self._ask(request))
+        return await asyncio.shield(task)
+
+    async def _ask(self, request: str) -> bytes:
         assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(METRICS_REQUEST)
-        line = await self._process.stdout.readline()
-        size = json.loads(line)["metrics"] if line else -1
-        if not 0 <= size <= METRICS_MAX_BYTES:
-            raise EOFError(f"the worker with pid {self.pid} sent no metrics")
-        return await self._process.stdout.readexactly(size)
+        async with self._turn:
+            self._process.stdin.write(f"{request}\n".encode())
+            line = await self._process.stdout.readline()
+            size = json.loads(line)["bytes"] if line else -1
+            if not 0 <= size <= ANSWER_MAX_BYTES:
+                raise EOFError(f"the worker with pid {self.pid} does not answer")
+            return await self._process.stdout.readexactly(size)
 
     def pin(self, core: int) -> None:
         """Let the worker run on one core alone, where the system can do that."""

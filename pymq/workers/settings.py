@@ -9,6 +9,7 @@ from pymq.config.base import format_value
 from pymq.config.raft import GROUP_KEY, PEERS_KEY
 from pymq.config.workers import COUNT_KEY, MACHINE_KEY, NUMBER_KEY, WORKERS_KEY
 from pymq.errors import ConfigError
+from pymq.model.tables import PERM_READ
 from pymq.store.disk.workers_file import Layout, Worker
 
 # Of two workers: each takes its port, the one before the last (fast) and the next one (HA).
@@ -20,13 +21,14 @@ _PORT_AT_END = re.compile(r":(\d{1,5})(?=;|$|\s)")
 
 
 def worker_settings(
-    config: BrokerConfig, layout: Layout, worker: Worker, root: str, memory_bytes: int
+    config: BrokerConfig, layout: Layout, worker: Worker, root: str, memory_bytes: int, count: int
 ) -> dict[str, str]:
     """Return the settings of one worker that differ from the machine's ``config``, by key.
 
-    Raises ConfigError for a port above 65535.
+    ``count``: of workers that stay. Others take no messages of clients, so that they become empty. Raises ConfigError
+    for a port above 65535.
     """
-    number, count = worker.number, len(layout.active)
+    number = worker.number
     settings = {
         WORKERS_KEY: "1",
         MACHINE_KEY: layout.machine,
@@ -35,8 +37,10 @@ def worker_settings(
         "brokerName": worker.name,
         "storePathRootDir": worker.directory(root),
         "metricsExporterType": "DISABLE",  # the machine serves the metrics of all
-        "memoryBudgetBytes": str(memory_budget_bytes(config.memory_budget_bytes, memory_bytes, count)),
+        "memoryBudgetBytes": str(memory_budget_bytes(config.memory_budget_bytes, memory_bytes, len(layout.active))),
     }
+    if number >= count:
+        settings["brokerPermission"] = str(config.broker_permission & PERM_READ)
     for key in ("listenPort", "fastListenPort", "haListenPort"):
         first = int(config.get(key))
         if first > 0:  # 0 and -1 say how a port is found, not which one it is

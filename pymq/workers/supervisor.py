@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from pymq.clock import Clock
 from pymq.errors import EXIT_USAGE, PymqError, UsageError
@@ -15,13 +15,21 @@ from pymq.workers.restarts import ENDS_MAX, WINDOW_MS, Restarts
 log = logging.getLogger(__name__)
 
 STOP_TIMEOUT_S = 110.0  # systemd's unit grants 120
+# A worker that retires is asked so often, and ends after so long without anything left. Consumers commit every 5 s.
+LOOK_S = 1.0
+SETTLE_MS = 10_000
+ANSWER_TIMEOUT_S = 8.0
 
 
 class Supervised:
     """One worker: its process while there is one, and how often it has ended."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Worker, *, retires: bool = False) -> None:
+        """``retires``: it takes no new messages, and ends once it has nothing left to give."""
         self.worker = worker
+        self.retires = retires
+        self.is_retired = False
+        self.left: dict[str, int] | None = None  # what it still has to give, by kind; None: not known
         self.restarts = Restarts()
         self.process: WorkerProcess | None = None
         # Set once the worker serves for the first time, is left down, or must not be started again.
@@ -53,15 +61,21 @@ class Supervisor:
         *,
         clock: Clock,
         cores: Sequence[int] = (),
+        retiring: Collection[int] = (),
+        on_retired: Callable[[Worker], None] = lambda _: None,
     ) -> None:
-        """``command``: the command line of a worker. ``cores``: where they run, in turn; empty: anywhere."""
-        self.supervised = [Supervised(worker) for worker in workers]
+        """``command``: the command line of a worker. ``cores``: where they run, in turn; empty: anywhere. ``retiring``:
+        numbers of workers that end once they are empty; ``on_retired`` hears of each that has ended so.
+        """
+        self.supervised = [Supervised(worker, retires=worker.number in retiring) for worker in workers]
+        self._on_retired = on_retired
         self._command = command
         self._environ = environ
         self._clock = clock
         self._cores = cores
         self._is_stopping = False
         self._tasks: list[asyncio.Task[None]] = []
+        self._watches: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Return once each worker serves or is left down.
@@ -69,6 +83,7 @@ class Supervisor:
         Raises UsageError when the first start of one fails for what an operator has to mend, or when all are left down.
         """
         self._tasks = [asyncio.ensure_future(self._keep(one)) for one in self.supervised]
+        self._watches = [asyncio.ensure_future(self._retire(one)) for one in self.supervised if one.retires]
         await asyncio.gather(*(one.first for one in self.supervised))
         if not any(one.is_up for one in self.supervised):
             raise UsageError("no worker started: the reasons stand above")
@@ -77,6 +92,10 @@ class Supervisor:
         """Run a worker until :meth:`stop`."""
         while not self._is_stopping:
             code = await self._run(one)
+            if one.is_retired:
+                log.warning("worker %s is retired: nothing is left there, and its folder stays", one.worker.name)
+                self._on_retired(one.worker)
+                return
             if self._is_stopping:
                 break
             name, restarts = one.worker.name, one.restarts
@@ -118,6 +137,34 @@ class Supervisor:
         one.process = None
         return code
 
+    async def _retire(self, one: Supervised) -> None:
+        """End a worker once it has had nothing left to give for the time to settle."""
+        empty_since_ms: int | None = None
+        while not one.is_retired:
+            await asyncio.sleep(LOOK_S)
+            left = await self._left(one)
+            if left is not None and left.keys() != (one.left or {}).keys():
+                log.info("worker %s retires; left there: %s", one.worker.name, left_text(left))
+            one.left = left
+            if left is None or left:
+                empty_since_ms = None
+                continue
+            now_ms = self._clock.monotonic_ms()
+            empty_since_ms = now_ms if empty_since_ms is None else empty_since_ms
+            if now_ms - empty_since_ms >= SETTLE_MS and one.process is not None:
+                one.is_retired = True
+                one.process.end()
+
+    async def _left(self, one: Supervised) -> dict[str, int] | None:
+        """Return what a worker still has to give, None when it does not say."""
+        if one.process is None or not one.process.is_ready:
+            return None
+        try:
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                return await one.process.left()
+        except (OSError, EOFError, TimeoutError, ValueError):
+            return None
+
     def revive(self) -> list[str]:
         """Start the workers again that are left down; return their names."""
         revived = [one for one in self.supervised if one.restarts.forgive()]
@@ -128,6 +175,9 @@ class Supervisor:
     async def stop(self) -> None:
         """End all workers: in order, or at once where they need more than :data:`STOP_TIMEOUT_S`."""
         self._is_stopping = True
+        for watch in self._watches:
+            watch.cancel()
+        await asyncio.gather(*self._watches, return_exceptions=True)
         for one in self.supervised:
             one.wake.set()
             if one.process is not None:
@@ -144,3 +194,8 @@ class Supervisor:
         for one in self.supervised:
             if one.first.done() and not one.first.cancelled():
                 one.first.exception()  # seen here, when the start was not waited for
+
+
+def left_text(left: Mapping[str, int]) -> str:
+    """Return what is left as one line."""
+    return ", ".join(f"{kind}: {count:,}" for kind, count in sorted(left.items())) or "nothing"

@@ -28,7 +28,7 @@ def config_of(**settings: str) -> BrokerConfig:
 
 def settings_of(config: BrokerConfig, count: int = 3) -> list[dict[str, str]]:
     layout = planned_layout(None, config.broker_name, count)
-    return [worker_settings(config, layout, worker, "/data", 16 * GIB) for worker in layout.active]
+    return [worker_settings(config, layout, worker, "/data", 16 * GIB, count) for worker in layout.active]
 
 
 def test_each_worker_has_its_name_folder_and_ports() -> None:
@@ -40,6 +40,14 @@ def test_each_worker_has_its_name_folder_and_ports() -> None:
     assert [row["fastListenPort"] for row in rows] == ["13000", "13010", "13020"]
     assert [row["auditLogDir"] for row in rows] == ["/audit/broker-a-0", "/audit/broker-a-1", "/audit/broker-a-2"]
     assert {(row["workerMachine"], row["workerCount"], row["workers"]) for row in rows} == {("broker-a", "3", "1")}
+
+
+def test_workers_above_the_number_take_no_messages_any_more() -> None:
+    config = config_of()
+    layout = planned_layout(planned_layout(None, "broker-a", 3), "broker-a", 2)
+    rows = [worker_settings(config, layout, worker, "/data", GIB, 2) for worker in layout.active]
+    assert [row.get("brokerPermission") for row in rows] == [None, None, "4"]
+    assert {row["workerCount"] for row in rows} == {"2"}
 
 
 def test_a_worker_loads_its_settings() -> None:

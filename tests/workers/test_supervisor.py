@@ -17,15 +17,16 @@ from pymq.store.disk.workers_file import Worker, planned_layout
 from pymq.workers import restarts
 from pymq.workers.metrics import WorkersEndpoint
 from pymq.workers.restarts import ENDS_MAX
-from pymq.workers.supervisor import Supervised, Supervisor
+from pymq.workers.supervisor import SETTLE_MS, Supervised, Supervisor
 
 GOOD = """
 import os, sys
 print('{"broker": "127.0.0.1:1", "notify": "%s"}' % os.environ.get("NOTIFY_SOCKET", ""), flush=True)
 text = "# HELP up text\\n# TYPE up gauge\\nup{node_id=\\"" + NAME + "\\"} 1\\n"
 for line in sys.stdin:
-    print('{"metrics":%d}' % len(text), flush=True)
-    print(text, end="", flush=True)
+    answer = text if line == "metrics\\n" else LEFT
+    print('{"bytes":%d}' % len(answer), flush=True)
+    print(answer, end="", flush=True)
 """
 STUBBORN = """
 import signal
@@ -41,14 +42,23 @@ WRONG = "raise SystemExit(2)"
 class Machine:
     """A supervisor whose workers run ``programs``, by number."""
 
-    def __init__(self, *programs: str) -> None:
+    def __init__(self, *programs: str, retiring: tuple[int, ...] = ()) -> None:
         self.programs = list(programs)
+        self.left = "null"
+        self.retired: list[str] = []
         self.clock = ManualClock()
         workers = planned_layout(None, "m", len(programs)).active
-        self.supervisor = Supervisor(workers, self._command, {**os.environ, VARIABLE: "/none"}, clock=self.clock)
+        self.supervisor = Supervisor(
+            workers,
+            self._command,
+            {**os.environ, VARIABLE: "/none"},
+            clock=self.clock,
+            retiring=retiring,
+            on_retired=lambda worker: self.retired.append(worker.name),
+        )
 
     def _command(self, worker: Worker) -> list[str]:
-        return [sys.executable, "-c", f"NAME = {worker.name!r}\n{self.programs[worker.number]}"]
+        return [sys.executable, "-c", f"NAME = {worker.name!r}\nLEFT = {self.left!r}\n{self.programs[worker.number]}"]
 
     def __getitem__(self, number: int) -> Supervised:
         return self.supervisor.supervised[number]
@@ -195,3 +205,41 @@ def test_one_that_does_not_answer_delays_a_scrape_by_a_limited_time(monkeypatch:
         assert '\nup{node_id="m-0"} 1' in after, "the late answer is not taken for the next one's"
 
     run(lambda: Machine(GOOD, GOOD), work)
+
+
+def test_a_worker_retires_once_nothing_has_been_left_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pymq.workers.supervisor.LOOK_S", 0.01)
+
+    async def work(machine: Machine) -> None:
+        machine.left = '{"group g": 3, "timers": 1}'
+        await machine.supervisor.start()
+        await machine.until(lambda: machine[1].left == {"group g": 3, "timers": 1})
+        endpoint = WorkersEndpoint(machine.supervisor, {})
+        text = b"".join([piece async for piece in endpoint.text()]).decode()
+        assert 'pymq_worker_left_messages{node_id="m-1"} 4\n' in text and 'left_messages{node_id="m-0"}' not in text
+        machine.clock.advance(SETTLE_MS)
+        assert machine[1].is_up
+        machine.left = "{}"
+        os.kill(machine.pid(1), signal.SIGKILL)
+        await machine.until(lambda: machine[1].is_up and machine[1].left == {})
+        assert not machine.retired
+        while not machine.retired:
+            machine.clock.advance(SETTLE_MS)
+            await asyncio.sleep(0.01)
+        assert machine.retired == ["m-1"] and machine[1].process is None and machine[0].is_up
+
+    run(lambda: Machine(GOOD, GOOD, retiring=(1,)), work)
+
+
+def test_one_that_does_not_know_what_is_left_does_not_retire(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pymq.workers.supervisor.LOOK_S", 0.001)
+    monkeypatch.setattr("pymq.workers.supervisor.SETTLE_MS", 0)
+
+    async def work(machine: Machine) -> None:
+        await machine.supervisor.start()
+        one = machine[0]
+        for _ in range(20):
+            assert await machine.supervisor._left(one) is None
+        assert one.is_up and not machine.retired
+
+    run(lambda: Machine(GOOD, retiring=(0,)), work)

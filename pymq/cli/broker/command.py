@@ -186,7 +186,7 @@ async def _serve(config: BrokerConfig, grpc_port: int | None, grpc_signature_age
         broker = make_broker(config)
         view = BrokerMetrics(broker)
         async with (
-            answering_parent(config, signals, view),
+            answering_parent(broker, signals, view),
             serving_metrics(metrics_place(config, config.broker_ip1), view) as metrics,
         ):
             await start_broker(broker, signals)

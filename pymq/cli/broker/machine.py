@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pymq.config import BrokerConfig
     from pymq.net.runtime import StopSignals
     from pymq.store.disk.workers_file import Layout
-    from pymq.workers.supervisor import Supervisor
+    from pymq.workers.supervisor import Supervised, Supervisor
 
 
 class CommandLine(NamedTuple):
@@ -94,10 +94,16 @@ class Machine(NamedTuple):
                 "broker": one.process.ready.get("broker") if one.process is not None else None,
                 "store": one.worker.directory(root),
                 "pid": one.process.pid if one.process is not None else None,
-                "state": "left down" if one.restarts.is_left_down else "up" if one.is_up else "starting",
+                "state": _state(one),
             }
             for one in self.supervisor.supervised
         ]
+
+
+def _state(one: Supervised) -> str:
+    if one.restarts.is_left_down:
+        return "left down"
+    return "starting" if not one.is_up else "retiring" if one.retires else "up"
 
 
 @asynccontextmanager
@@ -111,7 +117,7 @@ async def running_workers(
     from pymq.clock import SystemClock
     from pymq.net.machine import memory_bytes
     from pymq.store.disk.fs import RealFiles
-    from pymq.workers.directory import lock_machine
+    from pymq.workers.directory import lock_machine, retire
     from pymq.workers.settings import worker_settings
     from pymq.workers.supervisor import Supervisor
 
@@ -120,7 +126,8 @@ async def running_workers(
     try:
         layout = await signals.unless_stopped(_laid_out(config))
         memory = memory_bytes()
-        own = {worker.number: worker_settings(config, layout, worker, root, memory) for worker in layout.active}
+        count = _count(config)
+        own = {worker.number: worker_settings(config, layout, worker, root, memory, count) for worker in layout.active}
         _check_ports(config.bind_address, own)
         with _reserved(config.bind_address, line.grpc_port) as grpc_port:
             supervisor = Supervisor(
@@ -129,6 +136,8 @@ async def running_workers(
                 environ,
                 clock=SystemClock(),
                 cores=_cores() if config.workers_pinned else (),
+                retiring=[number for number in own if number >= count],
+                on_retired=lambda worker: retire(RealFiles(), root, worker.number),
             )
             place = metrics_place(config, config.broker_ip1)
             try:
@@ -158,10 +167,18 @@ async def _laid_out(config: BrokerConfig) -> Layout:
         is_store=is_store(files, root),
         keeps_name=config.first_worker_keeps_name,
     )
+    going = [worker.name for worker in layout.active if worker.number >= _count(config)]
+    if going and config.raft_enabled:
+        raise UsageError(
+            f"{root} has {len(layout.active)} workers, and the Raft groups of {', '.join(going)} would lose members: "
+            f"give --workers {len(layout.active)}, and move their topics to other groups first"
+        )
     known = layout.workers if before is None else before.workers
     await wait_until_free(files, [worker.directory(root) for worker in known], print_note)
     if layout != before:
         write_layout(files, root, layout)
+    if going:
+        print_note(f"{', '.join(going)} take no new messages, and end once all is read that they have")
     if not config.is_slave and not config.raft_enabled:
         new = prepare_new_workers(files, root, layout)
         if new:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
 import typer
 
 if TYPE_CHECKING:
+    from pymq.broker.assembly.broker import Broker
     from pymq.config import BrokerConfig, NamesrvConfig
     from pymq.metrics.endpoint import MetricsEndpoint
     from pymq.metrics.family import Collector
@@ -154,14 +155,17 @@ async def serving_metrics(place: MetricsPlace | None, view: MetricsView) -> Asyn
 
 
 @asynccontextmanager
-async def answering_parent(config: BrokerConfig, signals: StopSignals, view: MetricsView) -> AsyncIterator[None]:
-    """Give a worker's metrics to the process that runs it, during the ``with`` block. Others do nothing."""
-    if not config.is_worker:
+async def answering_parent(broker: Broker, signals: StopSignals, view: MetricsView) -> AsyncIterator[None]:
+    """Tell the process that runs this worker what it asks, during the ``with`` block. Brokers alone do nothing."""
+    if not broker.config.is_worker:
         yield
         return
+    import asyncio
+    import json
     from functools import cache
 
-    from pymq.net.parent_link import ParentLink
+    from pymq.broker.assembly.left_over import left_over
+    from pymq.net.parent_link import LEFT_REQUEST, METRICS_REQUEST, ParentLink
 
     @cache
     def endpoint() -> MetricsEndpoint:
@@ -173,7 +177,18 @@ async def answering_parent(config: BrokerConfig, signals: StopSignals, view: Met
         async for piece in endpoint().text():
             yield piece
 
-    link = ParentLink(text)
+    async def left() -> AsyncIterator[bytes]:
+        steps = left_over(broker.parts) if broker.parts is not None else None
+        while steps is not None:
+            try:
+                next(steps)
+            except StopIteration as end:
+                yield json.dumps(end.value).encode()
+                return
+            await asyncio.sleep(0)
+        yield b"null"  # it does not know while it starts
+
+    link = ParentLink({METRICS_REQUEST: text, LEFT_REQUEST: left})
     signals.on_input = link.take
     try:
         yield

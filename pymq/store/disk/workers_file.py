@@ -104,8 +104,7 @@ def _problem(machine: str, workers: Sequence[Worker]) -> str:
             return f"worker {worker.number} stands where worker {number} should"
         if worker.folder != _folder(number) and not (number == 0 and worker.folder == ROOT_FOLDER):
             return f"worker {number} has the folder {worker.folder[:60]!r}, not {_folder(number)}"
-    gone = [worker.is_retired for worker in workers]
-    return "" if gone == sorted(gone) and not gone[0] else "a retired worker stands before one that runs"
+    return "worker 0 is retired, which can't be" if workers[0].is_retired else ""
 
 
 def _damaged(path: str, problem: str) -> StoreError:
@@ -126,7 +125,7 @@ def write_layout(files: Files, root: str, layout: Layout) -> None:
 def planned_layout(
     before: Layout | None, machine: str, count: int, *, is_store: bool = False, keeps_name: bool = False
 ) -> Layout:
-    """Return the layout of a directory with ``count`` workers: more, or the last ones retired.
+    """Return the layout of a directory with ``count`` workers. Those above it stay: they retire when they are empty.
 
     ``before``: the present layout. Without one, ``is_store`` says that the directory is that of a broker alone, which
     becomes worker 0; ``keeps_name``: so is the name of worker 0 in a new one. Raises UsageError for another machine.
@@ -139,9 +138,15 @@ def planned_layout(
             f"the data directory is that of the machine {before.machine}, not of {machine}: give --name "
             f"{before.machine}, or another --store"
         )
-    kept = tuple(replace(worker, is_retired=worker.number >= count) for worker in before.workers)
+    kept = tuple(replace(worker, is_retired=worker.is_retired and worker.number >= count) for worker in before.workers)
     more = range(len(kept), count)
     return Layout(machine, kept + tuple(Worker(number, f"{machine}-{number}", _folder(number)) for number in more))
+
+
+def retired(layout: Layout, number: int) -> Layout:
+    """Return the layout once the worker has nothing left to give."""
+    workers = (replace(one, is_retired=one.is_retired or one.number == number) for one in layout.workers)
+    return Layout(layout.machine, tuple(workers))
 
 
 def is_store(files: Files, root: str) -> bool:

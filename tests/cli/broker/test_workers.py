@@ -16,7 +16,7 @@ import pytest
 
 from pymq.cli import main as cli
 from pymq.client import Message
-from pymq.client.sync import Producer
+from pymq.client.sync import Producer, PullConsumer
 from pymq.errors import EXIT_FAILED, EXIT_OK, EXIT_REFUSED, EXIT_USAGE
 from tests.cli.broker.machines import TIMEOUT_S, Process, is_alive, machine_arguments, name_server, running
 
@@ -111,6 +111,41 @@ def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
     captured = capsys.readouterr()
     assert code in (EXIT_OK, EXIT_FAILED), captured.err
     return json.loads(captured.out)
+
+
+def test_a_machine_shrinks_once_its_last_worker_is_read_and_grows_again(namesrv: str, tmp_path: Path) -> None:
+    name = ["--name", "shrunk", "--cluster", "s", "--set", "messageDelayLevel=3s"]
+    with running(*machine_arguments(tmp_path, namesrv, 2, *name)) as machine:
+        with Producer("p", namesrv=namesrv) as producer:
+            sent = {producer.send(Message("T", b"%d" % number)).queue.broker_name for number in range(16)}
+            assert sent == {"shrunk-0", "shrunk-1"}
+        with PullConsumer("readers", namesrv=namesrv) as consumer:
+            queues = consumer.queues("T")
+            for queue in queues:
+                consumer.pull(queue, 0)
+                consumer.commit(queue, 0)
+        assert machine.stop() == EXIT_OK
+    with running(*machine_arguments(tmp_path, namesrv, 1, *name)) as machine:
+        assert [row["state"] for row in machine.ready["workers"]] == ["up", "retiring"]
+        assert "shrunk-1 take no new messages, and end once all is read that they have" in machine.log
+        with Producer("p", namesrv=namesrv) as producer:
+            assert {producer.send(Message("T", b"new")).queue.broker_name for _ in range(16)} == {"shrunk-0"}
+        with PullConsumer("readers", namesrv=namesrv) as consumer:
+            bodies = []
+            for queue in queues:
+                found = consumer.pull(queue, 0).messages()
+                bodies += [one.body for one in found if one.body != b"new"]
+                consumer.commit(queue, len(found))
+            assert sorted(bodies) == sorted(b"%d" % number for number in range(16)), "nothing is lost"
+        wait_until(lambda: "worker shrunk-1 is retired" in machine.log)
+        assert not is_alive(machine.ready["workers"][1]["pid"]) and (tmp_path / "worker-1").is_dir()
+        assert machine.stop() == EXIT_OK
+    with running(*machine_arguments(tmp_path, namesrv, 1, *name)) as machine:
+        assert [row["name"] for row in machine.ready["workers"]] == ["shrunk-0"]
+        assert machine.stop() == EXIT_OK
+    with running(*machine_arguments(tmp_path, namesrv, 2, *name)) as machine:
+        assert [row["state"] for row in machine.ready["workers"]] == ["up", "up"]
+        assert machine.stop() == EXIT_OK
 
 
 def test_commands_take_a_machine_as_one_and_each_worker_alone(

@@ -17,6 +17,7 @@ from pymq.store.disk.workers_file import (
     planned_layout,
     read_layout,
     refuse_workers,
+    retired,
     workers_path,
     write_layout,
 )
@@ -50,10 +51,12 @@ def test_a_slave_of_a_grown_machine_names_its_workers_as_that_does() -> None:
 
 def test_workers_that_were_given_up_keep_their_folders_and_come_back() -> None:
     four = planned_layout(None, "m", 4)
-    two = planned_layout(four, "m", 2)
-    assert [worker.number for worker in two.active] == [0, 1] and len(two.workers) == 4
-    assert planned_layout(two, "m", 4) == four
-    assert [worker.number for worker in planned_layout(two, "m", 5).active] == [0, 1, 2, 3, 4]
+    assert planned_layout(four, "m", 2) == four, "they go on until they are empty"
+    three = retired(four, 2)
+    assert [worker.number for worker in three.active] == [0, 1, 3] and len(three.workers) == 4
+    assert planned_layout(three, "m", 2) == three
+    assert planned_layout(three, "m", 4) == four
+    assert [worker.number for worker in planned_layout(retired(three, 3), "m", 5).active] == [0, 1, 2, 3, 4]
 
 
 def test_another_name_of_the_machine_is_refused() -> None:
@@ -65,7 +68,7 @@ def test_another_name_of_the_machine_is_refused() -> None:
 def test_a_layout_is_read_as_it_was_written(count: int) -> None:
     files = MemoryFiles()
     assert read_layout(files, ROOT) is None
-    layout = planned_layout(planned_layout(None, "m", count), "m", max(count - 1, 1))
+    layout = retired(planned_layout(None, "m", count), max(count - 1, 1))
     write_layout(files, ROOT, layout)
     assert read_layout(files, ROOT) == layout
 
@@ -86,7 +89,7 @@ def test_a_written_layout_survives_a_power_loss() -> None:
 def test_a_broker_alone_is_refused_with_the_way_out() -> None:
     files = MemoryFiles()
     refuse_workers(files, ROOT)
-    write_layout(files, ROOT, planned_layout(planned_layout(None, "m", 4), "m", 3))
+    write_layout(files, ROOT, retired(planned_layout(None, "m", 4), 3))
     with pytest.raises(StoreError, match=r"belongs to 3 workers of m, .*: give --workers 3"):
         refuse_workers(files, ROOT)
 
@@ -113,8 +116,7 @@ def row(number: int = 0, **more: Any) -> dict[str, Any]:
             "has the folder '../../etc', not worker-0",
         ),
         ({"version": 1, "machine": "m", "workers": [row(), row(1, folder=".")]}, "has the folder '.', not worker-1"),
-        ({"version": 1, "machine": "m", "workers": [row(retired=True)]}, "a retired worker stands before"),
-        ({"version": 1, "machine": "m", "workers": [row(), row(1, retired=True), row(2)]}, "a retired worker stands"),
+        ({"version": 1, "machine": "m", "workers": [row(retired=True)]}, "worker 0 is retired, which can't be"),
     ],
 )
 def test_a_faulty_file_is_refused_with_its_fault(content: Any, problem: str) -> None:
