@@ -29,6 +29,7 @@ class Supervised:
         self.worker = worker
         self.retires = retires
         self.is_retired = False
+        self.address = ""  # where it served last
         self.left: dict[str, int] | None = None  # what it still has to give, by kind; None: not known
         self.restarts = Restarts()
         self.process: WorkerProcess | None = None
@@ -56,7 +57,7 @@ class Supervisor:
     def __init__(
         self,
         workers: Iterable[Worker],
-        command: Callable[[Worker], Sequence[str]],
+        command: Callable[[Supervised], Sequence[str]],
         environ: Mapping[str, str],
         *,
         clock: Clock,
@@ -120,7 +121,7 @@ class Supervisor:
     async def _run(self, one: Supervised) -> int:
         """Start a worker, wait for its end and return its exit code."""
         try:
-            process = await WorkerProcess.start(self._command(one.worker), self._environ)
+            process = await WorkerProcess.start(self._command(one), self._environ)
         except OSError as error:
             log.error("worker %s can't be started: %s", one.worker.name, error)
             return 1
@@ -132,6 +133,7 @@ class Supervisor:
         if await process.wait_ready():
             again = " again" if one.restarts.restart_count else ""
             log.info("worker %s (pid %d) serves%s", one.worker.name, process.pid, again)
+            one.address = process.ready.get("broker", one.address)
             one.settle()
         code = await process.wait()
         one.process = None

@@ -13,7 +13,7 @@ import pytest
 from pymq.clock import ManualClock
 from pymq.errors import UsageError
 from pymq.net.service_manager import VARIABLE
-from pymq.store.disk.workers_file import Worker, planned_layout
+from pymq.store.disk.workers_file import planned_layout
 from pymq.workers import restarts
 from pymq.workers.metrics import WorkersEndpoint
 from pymq.workers.restarts import ENDS_MAX
@@ -57,7 +57,8 @@ class Machine:
             on_retired=lambda worker: self.retired.append(worker.name),
         )
 
-    def _command(self, worker: Worker) -> list[str]:
+    def _command(self, one: Supervised) -> list[str]:
+        worker = one.worker
         return [sys.executable, "-c", f"NAME = {worker.name!r}\nLEFT = {self.left!r}\n{self.programs[worker.number]}"]
 
     def __getitem__(self, number: int) -> Supervised:
@@ -98,7 +99,7 @@ def test_a_worker_that_ends_starts_again_and_its_neighbor_goes_on() -> None:
         os.kill(first, signal.SIGKILL)
         await machine.until(lambda: machine[0].is_up and machine.pid(0) != first)
         assert machine.pid(1) == neighbor and machine[1].restarts.restart_count == 0
-        assert machine[0].restarts.restart_count == 1
+        assert machine[0].restarts.restart_count == 1 and machine[0].address == "127.0.0.1:1"
 
     run(lambda: Machine(GOOD, GOOD), work)
 

@@ -132,7 +132,7 @@ async def running_workers(
         with _reserved(config.bind_address, line.grpc_port) as grpc_port:
             supervisor = Supervisor(
                 layout.active,
-                lambda worker: command_line(line._replace(grpc_port=grpc_port), own[worker.number]),
+                lambda one: command_line(line._replace(grpc_port=grpc_port), own[one.worker.number] | same_port(one)),
                 environ,
                 clock=SystemClock(),
                 cores=_cores() if config.workers_pinned else (),
@@ -185,6 +185,11 @@ async def _laid_out(config: BrokerConfig) -> Layout:
             names = ", ".join(worker.name for worker in new)
             print_note(f"new workers, with the topics, groups and users of {layout.workers[0].name}: {names}")
     return layout
+
+
+def same_port(one: Supervised) -> dict[str, str]:
+    """Return the port of a worker that starts again, where others know it: it may have been any free one."""
+    return {"listenPort": one.address.rpartition(":")[2]} if one.address else {}
 
 
 def command_line(line: CommandLine, settings: Mapping[str, str]) -> list[str]:

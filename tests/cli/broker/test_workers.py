@@ -56,6 +56,9 @@ def test_one_command_runs_several_brokers_that_start_again_and_end_with_it(names
         restarts = 'pymq_worker_restarts_total{cluster="DefaultCluster",node_type="machine",node_id="one-0"} 1'
         wait_until(lambda: restarts in metrics_of(machine))
         wait_until(lambda: metrics_of(machine).count("pymq_broker_serving{") == 2)
+        host, _, port = workers[0]["broker"].rpartition(":")
+        with socket.create_connection((host, int(port)), TIMEOUT_S):
+            pass  # at the port that clients know, which was any free one
         assert is_alive(workers[1]["pid"]), "its neighbor goes on"
         machine.send(signal.SIGHUP)
         wait_until(lambda: "no worker was left down" in machine.log)
