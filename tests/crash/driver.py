@@ -144,7 +144,7 @@ class Driver:
         def stage() -> None:
             for number, lite in enumerate(lites):
                 body, properties, keys = self._content(size, keyed=True)
-                offset = self.store._lights.next_offset(parent, lite)
+                _, offset = self.store._lights.place(parent, lite)
                 draft = Draft(body, properties, 1_000, BORN, tags_code(TAGS), lite_topic=lite)
                 placed = self.store.stage(parent, number % 2, draft)
                 properties += light_properties(parent, lite, offset)
