@@ -14,12 +14,16 @@ from pymq.net.client import OnRequest
 from pymq.proxy.receipts import Handle
 from pymq.proxy.sessions import Session
 from pymq.proxy.settings import GroupRules
+from pymq.wire.bodies_lites import LiteSubscription
 
 BEAT_MS = 30_000  # between two heartbeats for a member or a producer
 
 
 class Receive(NamedTuple):
-    """A request for messages of all queues of one broker. Times in ms; ``broker_name`` empty: of any broker."""
+    """A request for messages of all queues of one broker. Times in ms; ``broker_name`` empty: of any broker.
+
+    ``lite_client``: the id of the client whose lite topics of ``topic`` are asked for.
+    """
 
     topic: str
     group: str
@@ -30,6 +34,7 @@ class Receive(NamedTuple):
     subscription: Subscription
     is_orderly: bool = False
     attempt_id: str | None = None
+    lite_client: str = ""
 
 
 class Pull(NamedTuple):
@@ -59,6 +64,8 @@ class TransactionPlace(NamedTuple):
     log_offset: int
 
 
+# Gets the client's id, its group and the lite topic.
+OnUnsubscribed = Callable[[str, str, str], object]
 # Takes the half message of a transaction that a broker asks about, and the transaction's id.
 OnQuestion = Callable[[StoredMessage, str, TransactionPlace], object]
 
@@ -134,6 +141,17 @@ class Backend(Protocol):
 
     async def recall(self, topic: str, recall_handle: str) -> str:
         """Recall a message that waits for its time. Return its id."""
+        ...
+
+    async def subscribe_lites(self, entry: LiteSubscription) -> None:
+        """Have all brokers of the parent topic change a client's subscriptions to lite topics.
+
+        Raises what the first broker raised that did not do so.
+        """
+        ...
+
+    def hear_unsubscribed(self, on_unsubscribed: OnUnsubscribed) -> None:
+        """Have ``on_unsubscribed`` called when a broker says that another client has a lite topic."""
         ...
 
     def join(self, session: Session) -> None:

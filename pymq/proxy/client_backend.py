@@ -9,6 +9,7 @@ from collections.abc import Collection
 from pymq.client.ack_frames import AckFrames
 from pymq.client.answers import read_answer
 from pymq.client.instance import ClientInstance
+from pymq.client.lite_popping import popped_lites
 from pymq.client.outgoing import Outgoing
 from pymq.client.popped_answer import popped_with_receipts
 from pymq.client.pulling import filter_result, pull_once
@@ -19,6 +20,7 @@ from pymq.client.subscription import explained
 from pymq.errors import NoQueueError, PymqError, RefusedError, UnreachableError
 from pymq.model import pop, sysflag
 from pymq.model.inner_batch import is_inner_batch
+from pymq.model.lite_topics import light_place
 from pymq.model.message import MessageQueue, PullResult, SendResult
 from pymq.model.message_types import NORMAL, TYPE_ATTRIBUTE
 from pymq.model.properties import RETRY_TOPIC
@@ -29,7 +31,7 @@ from pymq.model.timers import decode_handle
 from pymq.model.transactions import COMMIT, ROLLBACK
 from pymq.net.client import OnRequest, RemotingClient
 from pymq.net.tls import WatchedContext
-from pymq.proxy.backend import OnQuestion, Pull, Receive, Received, TransactionPlace
+from pymq.proxy.backend import OnQuestion, OnUnsubscribed, Pull, Receive, Received, TransactionPlace
 from pymq.proxy.checks import MIXED
 from pymq.proxy.memberships import Memberships
 from pymq.proxy.protocol.names import Code
@@ -39,11 +41,13 @@ from pymq.proxy.refusals import ProxyRefusal
 from pymq.proxy.settings import GroupRules
 from pymq.wire.bodies_admin import decode_admin_body
 from pymq.wire.bodies_client import HeartbeatData, ProducerData, encode_body
+from pymq.wire.bodies_lites import LiteSubscription, LiteSubscriptions
 from pymq.wire.bodies_route import decode_cluster_info
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command, request
 from pymq.wire.header import decode_header
 from pymq.wire.headers.admin import GetTopicConfigHeader, GroupHeader
+from pymq.wire.headers.lites import NotifyUnsubscribeLiteHeader, PopLiteHeader
 from pymq.wire.headers.pop import (
     AckMessageHeader,
     ChangeInvisibleTimeAnswer,
@@ -89,6 +93,7 @@ class ClientBackend:
         self.leave = self._memberships.leave
         self._on_operator: OnRequest | None = None
         self._on_question: OnQuestion | None = None
+        self._on_unsubscribed: OnUnsubscribed = lambda client_id, group, lite: None
         instance.remoting.on_request = self._on_request
         self._offsets = QueueOffsets(instance)
         self.commit = self._offsets.commit
@@ -122,6 +127,8 @@ class ClientBackend:
     async def receive(self, order: Receive) -> list[Received]:
         """Return messages, after a wait for the first one; an empty list when none came."""
         broker = order.broker_name or await self._readable_broker(order.topic)
+        if order.lite_client:
+            return await self._receive_lites(order, broker)
         header = PopMessageHeader(
             consumer_group=order.group,
             topic=order.topic,
@@ -152,6 +159,55 @@ class ClientBackend:
                 await self.ack(order.topic, order.group, handle)
         return found
 
+    async def _receive_lites(self, order: Receive, broker: str) -> list[Received]:
+        """Return messages of the lite topics that a client subscribes to."""
+        header = PopLiteHeader(
+            client_id=order.lite_client,
+            consumer_group=order.group,
+            topic=order.topic,
+            max_msg_num=order.count_max,
+            invisible_time=order.invisible_ms,
+            poll_time=order.wait_ms,
+            born_time=self._clock.now_ms(),
+            attempt_id=order.attempt_id,
+        )
+        address = await self._address(order.topic, broker)
+        timeout_s = order.wait_ms / 1000 + ANSWER_SLACK_S
+        answer = await self._instance.remoting.invoke(address, request(RequestCode.POP_LITE_MESSAGE, header), timeout_s)
+        if answer.code in _NOTHING:
+            return []
+        if answer.code != ResponseCode.SUCCESS:
+            raise RefusedError(answer.code, answer.remark, address)
+        found = []
+        for each in popped_lites(answer, address, order.topic, broker):
+            receipt = pop.decode_receipt(each.receipt)
+            place = each.message.physical_offset
+            found.append(Received(each.message, Handle(receipt, 0, each.lite_offset, place, each.lite_topic or "")))
+        return found
+
+    async def subscribe_lites(self, entry: LiteSubscription) -> None:
+        """Have all brokers of the parent topic change a client's subscriptions to lite topics.
+
+        Raises what the first broker raised that did not do so.
+        """
+        route = await self.route(entry.topic or "")
+        body = encode_body(LiteSubscriptions(subscription_set=[entry]))
+        calls = [
+            self._instance.remoting.invoke_ok(
+                address, request(RequestCode.LITE_SUBSCRIPTION_CTL, body=body), CALL_TIMEOUT_S
+            )
+            for broker in route.broker_datas
+            if (address := broker.master_address) is not None
+        ]
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+    def hear_unsubscribed(self, on_unsubscribed: OnUnsubscribed) -> None:
+        """Have ``on_unsubscribed`` called when a broker says that another client has a lite topic."""
+        self._on_unsubscribed = on_unsubscribed
+
     async def pull(self, order: Pull) -> PullResult:
         """Return messages of a queue, after a wait for the first one."""
         result = await pull_once(
@@ -176,7 +232,7 @@ class ClientBackend:
 
     async def ack(self, topic: str, group: str, handle: Handle) -> None:
         """Acknowledge a message."""
-        answering = self._begin_ack(topic, group, handle)
+        answering = self._begin_ack(topic, group, handle) if not handle.lite else None
         if answering is not None:
             answer = await answering[0]
             if answer.code != ResponseCode.SUCCESS:
@@ -188,6 +244,7 @@ class ClientBackend:
             queue_id=handle.queue_id,
             extra_info=handle.extra_info,
             offset=handle.offset,
+            lite_topic=handle.lite or None,
         )
         await self._ask(topic, handle.receipt.broker_name, request(RequestCode.ACK_MESSAGE, header))
 
@@ -219,6 +276,7 @@ class ClientBackend:
             extra_info=handle.extra_info,
             offset=handle.offset,
             invisible_time=invisible_ms,
+            lite_topic=handle.lite or None,
         )
         command = request(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header)
         answer = await self._ask(topic, handle.receipt.broker_name, command)
@@ -301,7 +359,11 @@ class ClientBackend:
                 log.info("%s does not know the producers of %d topics: %s", address, len(groups), error)
 
     def _on_request(self, command: Command, address: str) -> Reply | None:
-        """Take a broker's question about a transaction."""
+        """Take a broker's question about a transaction, or its word that a subscription has ended."""
+        if command.code == RequestCode.NOTIFY_UNSUBSCRIBE_LITE:
+            lost = decode_header(NotifyUnsubscribeLiteHeader, command.ext)
+            self._on_unsubscribed(lost.client_id, lost.consumer_group, lost.lite_topic)
+            return None
         if command.code != RequestCode.CHECK_TRANSACTION_STATE:
             text = f" request type {command.code} not supported by this proxy"
             return Reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, text)
@@ -385,6 +447,9 @@ def is_named_by(handle: Handle, topic: str, group: str, record: bytes) -> bool:
         return False
     if handle.receipt.retry_flag != pop.NORMAL and found.properties.get(RETRY_TOPIC, topic) != topic:
         return False
+    if handle.lite:
+        place = light_place(found.topic, found.raw_properties)
+        return found.topic == topic and place == (handle.lite, handle.offset)
     if (found.topic, found.queue_id) != (handle.topic(group, topic), handle.queue_id):
         return False
     # A record of several messages has the place of its first one; the broker tells the caller what it does with them.

@@ -69,6 +69,7 @@ NEEDS: dict[str, Callable[[Any], list[Need]]] = {
     "AckMessage": _topic_and_group,
     "ChangeInvisibleDuration": _topic_and_group,
     "ForwardMessageToDeadLetterQueue": _topic_and_group,
+    "SyncLiteSubscription": _topic_and_group,
     "NotifyClientTermination": _group_if_named,
     "Telemetry": _settings_needs,
 }

@@ -6,11 +6,13 @@ A handle names its message completely, so any proxy of a cluster can settle it. 
 from __future__ import annotations
 
 import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from pymq.model import pop
+from pymq.model.lite_topics import lite_name_problem
 from pymq.proxy.protocol.names import Code
 from pymq.proxy.refusals import ProxyRefusal
 
@@ -26,12 +28,16 @@ _PLAIN = re.compile("([0-9]{1,18}) " * 5 + "([^ ]*) ([0-9]{1,18}) ([0-9]{1,18}) 
 
 
 class Handle(NamedTuple):
-    """What a receipt handle says. ``offset`` is the message's in its queue, ``log_offset`` that in the log."""
+    """What a receipt handle says. ``offset`` is the message's in its queue, ``log_offset`` that in the log.
+
+    ``lite``: the lite topic in which the message was received; ``offset`` is that in its light queue then.
+    """
 
     receipt: pop.Receipt
     queue_id: int
     offset: int
     log_offset: int
+    lite: str = ""
 
     @property
     def end_ms(self) -> int:
@@ -50,7 +56,8 @@ class Handle(NamedTuple):
 
 def encode_handle(handle: Handle) -> str:
     """Return the text that clients get."""
-    return f"{handle.extra_info} {handle.log_offset}"
+    text = f"{handle.extra_info} {handle.log_offset}"
+    return f"{text} {urlsafe_b64encode(handle.lite.encode()).decode()}" if handle.lite else text
 
 
 def decode_handle(text: str) -> Handle:
@@ -67,13 +74,23 @@ def decode_odd_handle(text: str) -> Handle:
     """Do as :func:`decode_handle`, also for negative and longer numbers; it finds what is wrong with a text."""
     parts = text.split(" ")
     try:
+        lite = _lite_of(parts.pop()) if len(parts) == HANDLE_PARTS + 1 else ""
         if len(parts) != HANDLE_PARTS:
             raise ValueError(f"the receipt handle has {len(parts)} parts, not {HANDLE_PARTS}")
         numbers = [int(part) for part in parts[6:] if part.isascii() and part.isdigit() and len(part) < 19]
         queue_id, offset, log_offset = numbers
-        return Handle(pop.decode_receipt(text), queue_id, offset, log_offset)
+        return Handle(pop.decode_receipt(text), queue_id, offset, log_offset, lite)
     except ValueError as error:
         raise ProxyRefusal(Code.INTERNAL_SERVER_ERROR, f"this is no receipt handle: {error}") from error
+
+
+def _lite_of(part: str) -> str:
+    """Return the lite topic in a handle. Raises ValueError."""
+    lite = urlsafe_b64decode(part.encode("ascii")).decode()
+    problem = lite_name_problem(lite)
+    if problem is not None:
+        raise ValueError(problem)
+    return lite
 
 
 def check_in_time(handle: Handle, now_ms: int) -> Handle:

@@ -132,6 +132,7 @@ class Receiving:
             subscription,
             rules.is_orderly,
             request.attempt_id or None,
+            call.client_id if session is not None and session.is_lite else "",
         )
         return order, rules
 

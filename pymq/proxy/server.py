@@ -35,10 +35,12 @@ TICK_MS = 1_000
 DRAIN_S = 5.0  # for calls that are under way at a stop
 # Of a request, in bytes. Calls that are not named have SMALL_BYTES_MAX.
 COMMAND_BYTES_MAX = 2 * 1024 * 1024  # settings, or the stacks of a client's threads
+SUBSCRIPTIONS_BYTES_MAX = 1024 * 1024  # names of lite topics; less than a broker takes
 ROUTE_BYTES_MAX = 4 * 1024  # each queue of the answer repeats a part of it
 REQUEST_BYTES = {
     "SendMessage": REQUEST_BYTES_MAX,
     "AckMessage": 1024 * 1024,
+    "SyncLiteSubscription": SUBSCRIPTIONS_BYTES_MAX,
     "QueryRoute": ROUTE_BYTES_MAX,
     "QueryAssignment": ROUTE_BYTES_MAX,
 }
@@ -125,6 +127,7 @@ class ProxyServer:
             "ChangeInvisibleDuration": service.receiving.change_invisible_duration,
             "ForwardMessageToDeadLetterQueue": service.receiving.forward_message_to_dead_letter_queue,
             "NotifyClientTermination": service.clients.notify_client_termination,
+            "SyncLiteSubscription": service.lites.sync_lite_subscription,
             "UpdateOffset": service.pulling.update_offset,
             "GetOffset": service.pulling.get_offset,
             "QueryOffset": service.pulling.query_offset,

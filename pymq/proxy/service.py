@@ -11,6 +11,7 @@ from pymq.net.memory_budget import MemoryBudget
 from pymq.proxy.backend import BEAT_MS, Backend
 from pymq.proxy.clients import Clients
 from pymq.proxy.conversion import timestamp_of
+from pymq.proxy.lites import Lites
 from pymq.proxy.orphans import Orphans
 from pymq.proxy.publishing import Publishing
 from pymq.proxy.pulling import Pulling
@@ -44,6 +45,8 @@ class ProxyService:
         self.waits = Waits()
         self.receiving = Receiving(backend, self.sessions, self.held, self.waits, clock)
         self.pulling = Pulling(backend, self.sessions, self.waits, clock)
+        self.lites = Lites(backend, self.sessions, clock)
+        backend.hear_unsubscribed(self.lites.unsubscribed)
         self.questions = Questions(self.sessions, clock)
         backend.hear_operators(self.questions.ask)
         self.clients = Clients(backend, self.sessions, clock, self._left, self._settled, self.questions.answered)
@@ -73,6 +76,7 @@ class ProxyService:
         if self._publishing is not None:
             self._publishing.cancel()
             await asyncio.gather(self._publishing, return_exceptions=True)
+        await self.lites.stop()
         await self.receiving.stop()
 
     def _beat(self) -> None:
@@ -106,5 +110,7 @@ class ProxyService:
     def _left(self, session: Session) -> None:
         """Settle what a client leaves behind."""
         self.receiving.give_back_client(session.client_id)
+        if session.is_lite:
+            self.lites.left(session)
         if session.is_consumer:
             self._backend.leave(session)

@@ -41,7 +41,12 @@ class Session:
 
     @property
     def is_push(self) -> bool:
-        return bool(self.settings.client_type == ClientType.PUSH_CONSUMER)
+        return self.settings.client_type in (ClientType.PUSH_CONSUMER, ClientType.LITE_PUSH_CONSUMER)
+
+    @property
+    def is_lite(self) -> bool:
+        """True for a consumer that receives the lite topics that it subscribes to."""
+        return self.settings.client_type in (ClientType.LITE_PUSH_CONSUMER, ClientType.LITE_SIMPLE_CONSUMER)
 
     @property
     def group(self) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from pymq.model.lite_groups import NO_QUOTA, QUOTA_DEFAULT, lite_group_rules
+from pymq.model.lite_topics import LITE_NAME_SIZE_MAX_BYTES
 from pymq.model.tables import SubscriptionGroupConfig
 from pymq.proxy.checks import BATCH_SIZE_MAX, BODY_BYTES_MAX, POLLING_MS_MAX, check_group, check_topic
 from pymq.proxy.protocol.messages import Duration, Settings
-from pymq.proxy.protocol.names import Code
+from pymq.proxy.protocol.names import ClientType, Code
 from pymq.proxy.refusals import ProxyRefusal
 
 PRODUCER_ATTEMPTS_MAX = 3
@@ -20,6 +22,7 @@ RETRY_STEPS_S = (1, 5, 10, 30, *range(60, 660, 60), 1200, 1800, 3600, 7200)
 DEFAULT_REQUEST_TIMEOUT_MS = 3000
 SETTINGS_BYTES_MAX = 1024 * 1024  # they are kept as long as the client is there
 SETTINGS_ENTRIES_MAX = 16_384  # topics, subscriptions, addresses and steps of a backoff
+_INT32_MAX = 2**31 - 1
 ENTRY_BYTES = 512  # that an entry takes beside its text
 
 
@@ -29,11 +32,20 @@ class GroupRules:
 
     is_orderly: bool = False
     attempts_max: int = SubscriptionGroupConfig(group_name="").retry_max_times + 1
+    lite_quota: int = QUOTA_DEFAULT  # of lite topics that a client subscribes to
 
     @classmethod
     def of(cls, config: SubscriptionGroupConfig | None) -> GroupRules:
         """Return a group's rules; None stands for a group that no broker has configured."""
-        return cls() if config is None else cls(config.consume_message_orderly, config.retry_max_times + 1)
+        if config is None:
+            return cls()
+        lite = lite_group_rules(config.attributes)
+        quota = lite.client_quota if lite is not None else QUOTA_DEFAULT
+        return cls(
+            config.consume_message_orderly,
+            config.retry_max_times + 1,
+            min(quota, _INT32_MAX) if quota != NO_QUOTA else _INT32_MAX,
+        )
 
 
 def check_settings(settings: Any) -> str:
@@ -90,6 +102,9 @@ def answer_settings(settings: Any, rules: GroupRules) -> Any:
     subscription.fifo = rules.is_orderly
     subscription.receive_batch_size = BATCH_SIZE_MAX
     subscription.long_polling_timeout.CopyFrom(duration_of(POLLING_MS_MAX))
+    if settings.client_type in (ClientType.LITE_PUSH_CONSUMER, ClientType.LITE_SIMPLE_CONSUMER):
+        subscription.lite_subscription_quota = rules.lite_quota
+        subscription.max_lite_topic_size = LITE_NAME_SIZE_MAX_BYTES
     policy.max_attempts = rules.attempts_max
     policy.customized_backoff.next.extend([duration_of(seconds * 1000) for seconds in RETRY_STEPS_S])
     return answer
