@@ -265,10 +265,11 @@ def test_shared_subscribers_take_turns_and_each_message_goes_to_one() -> None:
     p.fill("a", "a0")
     found = p.late("one")
     assert found.bodies == ["a0"] and p.is_waiting("two")
+    p.park("one")
     p.fill("a", "a1")
-    assert p.is_waiting("two")
+    assert p.is_waiting("one") and p.is_waiting("two")
     p.ack(found)
-    assert p.late("two").bodies == ["a1"]
+    assert p.late("two").bodies == ["a1"] and p.is_waiting("one")
 
 
 def test_what_a_lost_client_was_woken_for_wakes_another_one() -> None:
@@ -686,3 +687,28 @@ def test_subscriptions_that_end_leave_a_pop_that_waits() -> None:
     assert p.is_waiting()
     p.subscribe("a")
     assert p.late().bodies == ["a0"]
+
+
+def test_a_dead_letter_is_stored_once() -> None:
+    p = LitePops()
+    p.put_group("g", retry_max_times=0)
+    p.subscribe("a", client="one")
+    p.subscribe("a", client="two")
+    p.fill("a", "a0")
+    p.pop("one")
+    p.wait(10_100)
+    assert p.pop("one").code == p.pop("two").code == NOTHING
+    p.subscribe("a", client="three")
+    assert p.pop("three").code == NOTHING
+    p.turn()
+    assert [dead.body for dead in p.world.messages("%DLQ%g")] == [b"a0"] and p.committed("a") == 1
+
+
+def test_messages_beyond_the_parents_queue_are_acknowledged() -> None:
+    p = LitePops()
+    p.subscribe("a")
+    p.fill("a", "a0")
+    for number in range(4):
+        found = p.pop()
+        assert p.ack(found) == 0, "queue 0 of the parent is empty"
+        p.fill("a", f"a{number + 1}")
