@@ -50,6 +50,7 @@ from bench.tables import TABLE_CASES, TABLE_SETTINGS
 from bench.trios import CASE as RAFT_CASE
 from bench.trios import make_trio, raft_send
 from bench.turns import TURN_CASES, TURN_SETTINGS
+from bench.workers import WORKERS_CASES, measure_workers, worker_count
 from tests.certificates import certificates
 
 START_CASE = "start"
@@ -62,7 +63,7 @@ ALL_CASES = [
     *TLS_CASES,
     APPEND_CASE, FOLLOW_CASE, QUEUES_CASE, *SCALE_CASES,
     *RESTART_CASES, *REPLICA_CASES, *REPLICA_SYNC_CASES, RAFT_CASE, FILTER_SERVER_CASE, NAME_SERVER_CASE, *SPARK_CASES,
-    *ALL_GRPC_CASES,
+    *ALL_GRPC_CASES, *WORKERS_CASES,
 ]  # fmt: skip
 
 
@@ -143,6 +144,8 @@ class Run:
             self._filter_server_case()
         if NAME_SERVER_CASE in self._names and not self._options.only_apache:
             self._name_server_case()
+        if not self._options.only_apache:
+            self._workers_cases()
         if set(self._names) & set(SYNC_CASES):
             self._load_cases("sync", SYNC_CASES, SYNC_SETTINGS)
         if set(self._names) & set(ALL_GRPC_CASES):
@@ -235,6 +238,17 @@ class Run:
                 self._one(FILTER_SERVER_CASE, case, bench, [bench])
         finally:
             server.stop()
+
+    def _workers_cases(self) -> None:
+        """Measures only PyMQ: workers are its own."""
+        for name in WORKERS_CASES:
+            for number in range(self._rounds if name in self._names else 0):
+                self._note(PyMQBroker.name, name)
+                place = self._directory / f"{name}-{number}"
+                self._collected.add(
+                    PyMQBroker.name, measure_workers(name, self._command, place, self._sizes, worker_count())
+                )
+                shutil.rmtree(place, ignore_errors=True)
 
     def _name_server_case(self) -> None:
         load = QUICK_LOAD if self._options.quick else FULL_LOAD

@@ -11,6 +11,7 @@ from pymq.errors import NotFoundError, StoreError
 from pymq.file_lock import try_lock_byte
 from pymq.store.disk.fs import File, RealFile, RealFiles, is_locked_here
 from pymq.store.disk.regular_files import open_regular
+from pymq.store.disk.workers_file import workers_path
 
 READ_ONLY = "a tool that only reads asked for a write"
 
@@ -47,6 +48,10 @@ def check_is_store(root: str, log_directory: str) -> None:
     """Raise NotFoundError when this is not a broker's directory."""
     if not Path(root).is_dir():
         raise NotFoundError(f"{root} is not a directory: name a broker's storePathRootDir")
+    if not Path(log_directory).is_dir() and Path(workers_path(root)).exists():
+        raise NotFoundError(
+            f"{root} belongs to several workers: name one of its directories, for example {root}/worker-0"
+        )
     if not Path(log_directory).is_dir():
         raise NotFoundError(
             f"{log_directory} does not exist, so {root} is not a store: name a broker's storePathRootDir, and with "

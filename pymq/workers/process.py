@@ -74,6 +74,8 @@ class WorkerProcess:
     async def _ask(self, request: str) -> bytes:
         assert self._process.stdin is not None and self._process.stdout is not None
         async with self._turn:
+            if self._process.stdin.is_closing():  # uvloop raises RuntimeError for a write there
+                raise EOFError(f"the worker with pid {self.pid} has ended")
             self._process.stdin.write(f"{request}\n".encode())
             line = await self._process.stdout.readline()
             size = json.loads(line)["bytes"] if line else -1

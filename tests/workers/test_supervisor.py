@@ -12,6 +12,7 @@ import pytest
 
 from pymq.clock import ManualClock
 from pymq.errors import UsageError
+from pymq.net.runtime import new_event_loop
 from pymq.net.service_manager import VARIABLE
 from pymq.store.disk.workers_file import planned_layout
 from pymq.workers import restarts
@@ -206,6 +207,29 @@ def test_one_that_does_not_answer_delays_a_scrape_by_a_limited_time(monkeypatch:
         assert '\nup{node_id="m-0"} 1' in after, "the late answer is not taken for the next one's"
 
     run(lambda: Machine(GOOD, GOOD), work)
+
+
+def test_a_worker_that_has_ended_is_asked_nothing() -> None:
+    async def work(machine: Machine) -> None:
+        await machine.supervisor.start()
+        ended = machine[0].process
+        assert ended is not None
+        ended.end(at_once=True)
+        await ended.wait()
+        for _ in range(3):
+            with pytest.raises(EOFError):
+                await ended.metrics()
+
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:  # uvloop, as the machine has it
+
+        async def whole() -> None:
+            made = Machine(GOOD)
+            try:
+                await work(made)
+            finally:
+                await made.supervisor.stop()
+
+        runner.run(whole())
 
 
 def test_a_worker_retires_once_nothing_has_been_left_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -181,6 +181,7 @@ async def _serve(config: BrokerConfig, grpc_port: int | None, grpc_signature_age
     from pymq.broker.metrics.collector import BrokerMetrics
     from pymq.cli.common.servers import make_broker, serve_until_stopped, start_broker
     from pymq.cli.common.serving_metrics import answering_parent
+    from pymq.net.service_manager import notify
 
     with StopSignals() as signals:
         broker = make_broker(config)
@@ -194,6 +195,7 @@ async def _serve(config: BrokerConfig, grpc_port: int | None, grpc_signature_age
                 async with proxy_beside(grpc_port, grpc_signature_age, broker) as grpc:
                     begin_serving(broker.server.turns)
                     _print_ready(config, broker.address, metrics, grpc, as_json)
+                    notify("READY=1")
                     await serve_until_stopped(broker, signals)
             finally:
                 await broker.stop()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pymq.cli.common.serving_metrics import MetricsPlace, metrics_member, metrics_place, metrics_text
 from pymq.cli.output import print_json_line, print_note
 from pymq.config.base import ORIGIN_DEFAULT
-from pymq.config.workers import WORKERS_KEY, worker_count
+from pymq.config.workers import AUTO, WORKERS_KEY, worker_count
 from pymq.errors import StoppedError, UsageError
 
 if TYPE_CHECKING:
@@ -44,11 +44,14 @@ def is_machine(config: BrokerConfig) -> bool:
     if config.origin(WORKERS_KEY) == ORIGIN_DEFAULT:
         refuse_workers(files, root)
         return False
-    return _count(config) > 1 or read_layout(files, root) is not None
+    layout = read_layout(files, root)
+    return layout is not None or _count(config, layout) > 1
 
 
-def _count(config: BrokerConfig) -> int:
-    return worker_count(config.workers, len(_cores()))
+def _count(config: BrokerConfig, before: Layout | None) -> int:
+    """Return the number of workers that stay. ``auto`` gives none up: a machine may come back with fewer cores."""
+    count = worker_count(config.workers, len(_cores()))
+    return max(count, len(before.active)) if before is not None and config.workers == AUTO else count
 
 
 def _cores() -> list[int]:
@@ -117,6 +120,7 @@ async def running_workers(
     from pymq.clock import SystemClock
     from pymq.net.machine import memory_bytes
     from pymq.store.disk.fs import RealFiles
+    from pymq.store.disk.workers_file import read_layout
     from pymq.workers.directory import lock_machine, retire
     from pymq.workers.settings import worker_settings
     from pymq.workers.supervisor import Supervisor
@@ -124,9 +128,9 @@ async def running_workers(
     root = config.store_path_root_dir
     lock = lock_machine(RealFiles(), root)
     try:
-        layout = await signals.unless_stopped(_laid_out(config))
+        count = _count(config, read_layout(RealFiles(), root))
+        layout = await signals.unless_stopped(_laid_out(config, count))
         memory = memory_bytes()
-        count = _count(config)
         own = {worker.number: worker_settings(config, layout, worker, root, memory, count) for worker in layout.active}
         _check_ports(config.bind_address, own)
         with _reserved(config.bind_address, line.grpc_port) as grpc_port:
@@ -152,8 +156,8 @@ async def running_workers(
         lock.release()
 
 
-async def _laid_out(config: BrokerConfig) -> Layout:
-    """Return the workers of the directory, which is ready for them."""
+async def _laid_out(config: BrokerConfig, count: int) -> Layout:
+    """Return the workers of the directory, which is ready for them. ``count`` of them stay."""
     from pymq.store.disk.fs import RealFiles
     from pymq.store.disk.workers_file import is_store, planned_layout, read_layout, write_layout
     from pymq.workers.directory import prepare_new_workers, wait_until_free
@@ -163,11 +167,11 @@ async def _laid_out(config: BrokerConfig) -> Layout:
     layout = planned_layout(
         before,
         config.broker_name,
-        _count(config),
+        count,
         is_store=is_store(files, root),
         keeps_name=config.first_worker_keeps_name,
     )
-    going = [worker.name for worker in layout.active if worker.number >= _count(config)]
+    going = [worker.name for worker in layout.active if worker.number >= count]
     if going and config.raft_enabled:
         raise UsageError(
             f"{root} has {len(layout.active)} workers, and the Raft groups of {', '.join(going)} would lose members: "

@@ -23,7 +23,7 @@ ABOUT = {
     "2m-2s-sync": "two masters with a slave each, which sends wait for",
     "2-shards-raft": "two Raft groups of three brokers",
     "acl": "users in a 4.x ACL file",
-    "systemd": "services for systemd: name server, broker, console",
+    "systemd": "services for systemd: name server, broker, workers, console",
     "Containerfile": "an image, built from a checkout",
     "compose.yaml": "containers: a name server, a master and its slave, a console",
     "prometheus": "alerts for Prometheus",

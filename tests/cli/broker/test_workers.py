@@ -15,9 +15,13 @@ from typing import Any
 import pytest
 
 from pymq.cli import main as cli
+from pymq.cli.broker import machine as machine_module
 from pymq.client import Message
 from pymq.client.sync import Producer, PullConsumer
-from pymq.errors import EXIT_FAILED, EXIT_OK, EXIT_REFUSED, EXIT_USAGE
+from pymq.config import load_broker_config
+from pymq.errors import EXIT_FAILED, EXIT_NOT_FOUND, EXIT_OK, EXIT_REFUSED, EXIT_USAGE
+from pymq.store.disk.fs import RealFiles
+from pymq.store.disk.workers_file import planned_layout, write_layout
 from tests.cli.broker.machines import TIMEOUT_S, Process, is_alive, machine_arguments, name_server, running
 
 pytestmark = pytest.mark.slow
@@ -204,3 +208,20 @@ def test_ports_in_use_are_named_before_anything_starts(tmp_path: Path, capsys: p
         assert f"listenPort {port} of worker 1 can't be used on 127.0.0.1: " in capsys.readouterr().err
         assert cli.run([*arguments[:-1], "0", "--grpc-port", str(port)]) == EXIT_USAGE
         assert f"--grpc-port {port} can't be used on 127.0.0.1: " in capsys.readouterr().err
+
+
+def test_tools_for_directories_name_those_of_the_workers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_layout(RealFiles(), str(tmp_path), planned_layout(None, "m", 2))
+    assert cli.run(["store", "verify", str(tmp_path)]) == EXIT_NOT_FOUND
+    assert f"belongs to several workers: name one of its directories, for example {tmp_path}/worker-0" in (
+        capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize(("cores", "count"), [(1, 4), (3, 4), (8, 7)])
+def test_auto_gives_no_workers_up(cores: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine_module, "_cores", lambda: list(range(cores)))
+    config = load_broker_config(None, {"workers": "auto"})
+    assert machine_module._count(config, planned_layout(None, "m", 4)) == count
+    assert machine_module._count(config, None) == max(cores - 1, 1)
+    assert machine_module._count(load_broker_config(None, {"workers": "2"}), planned_layout(None, "m", 4)) == 2
