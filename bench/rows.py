@@ -13,7 +13,10 @@ from bench.standalone import PyMQBroker
 from bench.tables import ask_all
 from pymq.client import Admin
 from pymq.clock import SystemClock
+from pymq.operations.doctor.gather import Gatherer, SocketProbe
+from pymq.operations.doctor.registry import OWN_CHECKS, run_checks
 from pymq.operations.group.lag import lag_of_all
+from pymq.operations.group.listing import list_groups
 from pymq.operations.top.sample import Sampler
 from tests.hostile.harness import V2, Health, Peer, ask
 
@@ -134,6 +137,13 @@ async def _lags_of_pairs(admin: Admin) -> None:
         await admin.groups.all_topic_lags_at(master.address)
 
 
+async def _doctor(admin: Admin) -> None:
+    """Asks what the doctor asks, without its wait for groups that are behind, and judges it."""
+    places = admin.namesrv.addresses
+    gatherer = Gatherer(places, lambda some: Admin(some), clock=SystemClock(), probe=SocketProbe(), observe_ms=0)
+    run_checks(OWN_CHECKS, await gatherer.state())
+
+
 QUESTIONS: list[tuple[str, Question, float | None]] = [
     ("ends of all topics", lambda admin: admin.topics.all_ends(), ENDS_TARGET_S),
     ("lag of all groups", lambda admin: admin.groups.all_lags(), LAGS_TARGET_S),
@@ -141,6 +151,9 @@ QUESTIONS: list[tuple[str, Question, float | None]] = [
     ("lag of all groups, summed by topic", lambda admin: admin.groups.all_readers(), None),
     ("lag of all groups by topic and group", _lags_of_pairs, LAGS_TARGET_S),
     ("members of all groups", lambda admin: admin.groups.all_member_counts(), None),
+    ("group list", lambda admin: list_groups(admin, show_all=False), None),
+    ("doctor", _doctor, None),
+    ("group lag, with all times", lambda admin: lag_of_all(admin, None, SystemClock(), with_all_times=True), None),
     ("group lag", lambda admin: lag_of_all(admin, None, SystemClock()), None),
     ("all places", lambda admin: admin.instances.positions(), None),
 ]

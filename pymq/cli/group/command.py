@@ -134,14 +134,20 @@ def lag(
     topic: Annotated[
         str | None, typer.Option("--topic", metavar="NAME", help="Only this topic.", autocompletion=live("topic"))
     ] = None,
+    times: Annotated[bool, typer.Option("--times", help="All groups: also the times that are slow to find.")] = False,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Show the lag of one group by queue, or of all groups by topic."""
+    """Show the lag of one group by queue, or of all groups by topic.
+
+    Where many groups are behind in many queues, the time that their messages wait is asked for with --times.
+    """
     from pymq.clock import SystemClock
     from pymq.operations.group import lag as work
 
     if name is None:
-        records, unreached = session.ask_reachable(lambda admin: work.lag_of_all(admin, topic, SystemClock()))
+        records, unreached = session.ask_reachable(
+            lambda admin: work.lag_of_all(admin, topic, SystemClock(), with_all_times=times)
+        )
         print_listing(records, [Column("group"), *TOPIC_LAG_COLUMNS], output, "no group has read anything yet")
     else:
         group = name

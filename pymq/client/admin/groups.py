@@ -260,22 +260,22 @@ class GroupAdmin:
         answer = await self._connection.ask_or_none(address, RequestCode.GET_CONSUME_STATS, header, _UNKNOWN)
         return {} if answer is None else _topic_lags(decode_admin_body(ConsumeStats, answer.body))
 
-    async def all_topic_lags_at(self, address: str, *, with_times: bool = False) -> dict[str, dict[str, TopicLag]]:
+    async def all_topic_lags_at(
+        self, address: str, *, with_times: bool = False, only_cheap: bool = False
+    ) -> dict[str, dict[str, TopicLag]]:
         """Return :meth:`topic_lags_at` of every group of one master that has read something.
 
         PyMQ's brokers answer in pages, without pulled offsets; ``with_times`` takes a request, too, for each group that
-        is behind in many queues. Other brokers take a request for each group.
+        is behind in many queues, unless ``only_cheap``. Other brokers take a request for each group.
         """
         pairs = await self._rows.topic_lags(address, with_times=with_times)
         lags_of = None if pairs is None else lags_by_group(pairs)
 
-        async def ask(group: str) -> dict[str, TopicLag]:
-            return await self.topic_lags_at(address, group, with_times=with_times)
-
+        ask = partial(self.topic_lags_at, address, with_times=with_times)
         if lags_of is None:
             found = await by_key(sorted(await self.configs(address)), ask, LAGS_AT_ONCE)
             return {group: lags for group, lags in found.items() if lags}
-        if with_times:
+        if with_times and not only_cheap:
             untimed = [
                 group
                 for group, lags in lags_of.items()

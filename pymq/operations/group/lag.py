@@ -23,6 +23,7 @@ from pymq.model.names import RETRY_PREFIX, check_group, check_topic, is_system_g
 from pymq.wire.bodies_admin import ConsumeOffset, TopicLag, add_lag, sum_of_known
 
 TOPICS_AT_ONCE = 8
+TIMES_ASKED_MAX = 64  # groups in topics whose waiting time is asked for one by one
 
 
 def no_group(name: str, broker: str | None = None) -> NotFoundError:
@@ -71,19 +72,25 @@ def _empty_record(topic: str) -> dict[str, Any]:
     }
 
 
-async def lag_of_all(admin: Admin, topic: str | None, clock: Clock) -> list[dict[str, Any]]:
-    """Return a record per group and topic, the largest lag first. Raises NotFoundError for a topic that isn't there."""
+async def lag_of_all(
+    admin: Admin, topic: str | None, clock: Clock, *, with_all_times: bool = False
+) -> list[dict[str, Any]]:
+    """Return a record per group and topic, the largest lag first.
+
+    Without ``with_all_times`` some records may lack the time, where many groups are behind in many queues: a broker
+    reads a message of each to find it. Raises NotFoundError for a topic that isn't there.
+    """
     if topic is not None:
         await _check_exists(admin, topic)
     names = [name for name in await admin.groups.all_configs() if not is_system_group(name)]
     lags: dict[str, dict[str, TopicLag]] = {name: {} for name in names}
     masters = await admin.cluster.masters()
-    ask = partial(admin.groups.all_topic_lags_at, with_times=True)
+    ask = partial(admin.groups.all_topic_lags_at, with_times=True, only_cheap=not with_all_times)
     for _, groups in await admin.cluster.asking.each(masters, ask):
         for name in lags.keys() & groups.keys():
             for one, lag in groups[name].items():
                 add_lag(lags[name], one, lag)
-    await _add_times(admin, lags)
+    await _add_times(admin, lags, None if with_all_times else TIMES_ASKED_MAX)
     now_ms = clock.now_ms()
     records = [
         {"group": name} | entry
@@ -94,14 +101,15 @@ async def lag_of_all(admin: Admin, topic: str | None, clock: Clock) -> list[dict
     return sorted(records, key=lambda record: (-(record["lag"] or 0), record["group"], record["topic"]))
 
 
-async def _add_times(admin: Admin, lags: Mapping[str, dict[str, TopicLag]]) -> None:
-    """Ask since when messages wait, where brokers other than PyMQ's did not say it."""
-    untimed = [
-        (group, topic)
+async def _add_times(admin: Admin, lags: Mapping[str, dict[str, TopicLag]], count_max: int | None) -> None:
+    """Ask since when messages wait, where brokers did not say it; at most ``count_max`` times, of the largest lags."""
+    missing = [
+        (-lag.lag, group, topic)
         for group, topics in lags.items()
         for topic, lag in topics.items()
         if lag.lag > 0 and not lag.waiting_since_ms
     ]
+    untimed = [(group, topic) for _, group, topic in sorted(missing)[:count_max]]
     times = await for_each(untimed, lambda pair: admin.groups.waiting_since(*pair), TOPICS_AT_ONCE)
     for (group, topic), found in zip(untimed, times, strict=True):
         since_ms = min(found.values(), default=0)
