@@ -19,6 +19,7 @@ from pymq.filterserver.metrics import FILTER_SERVER_METRICS
 from pymq.metrics.family import MetricKind
 from pymq.metrics.process import ProcessMetrics
 from pymq.namesrv.metrics import NAMESRV_METRICS
+from pymq.workers.metrics import WorkersMetrics
 
 from .promql import DURATION, VECTOR, PromqlError, check
 
@@ -35,7 +36,8 @@ SCRAPED = {"instance", "job"}  # labels that Prometheus adds
 def known_labels() -> dict[str, set[str]]:
     """Return the labels of every series by its name, as a scrape shows them."""
     found: dict[str, set[str]] = {"up": SCRAPED}
-    served = (*BROKER_METRICS, *NAMESRV_METRICS, *FILTER_SERVER_METRICS, *EXPORTER_METRICS, *ProcessMetrics().metrics)
+    served = [*BROKER_METRICS, *NAMESRV_METRICS, *FILTER_SERVER_METRICS, *EXPORTER_METRICS, *WorkersMetrics.metrics]
+    served += ProcessMetrics().metrics
     for metric in served:
         labels = {*NODE_LABELS, *SCRAPED, *metric.labels}
         found[metric.name] = labels
