@@ -12,6 +12,7 @@ from pymq.client import Producer, PullConsumer, PullStatus, SendResult
 from pymq.client.admin import Admin
 from pymq.client.admin.asking import for_each
 from pymq.errors import NotFoundError, PymqError, RefusedError
+from pymq.model import pop
 from pymq.model import properties as names
 from pymq.model.names import DLQ_PREFIX, check_group, dlq_topic, retry_topic
 from pymq.model.record import StoredMessage
@@ -160,50 +161,86 @@ async def dead_letters(namesrv: str, wanted: Wanted, credentials: Credentials | 
 async def resend(
     namesrv: str, wanted: Wanted, credentials: Credentials | None, *, to_topic: bool, apply: bool
 ) -> Resent:
-    """Send dead letters to the group's retry topic, or with ``to_topic`` to the topics they came from.
+    """Send dead letters to the group's retry topics, or with ``to_topic`` to the topics they came from.
 
     Without ``apply`` it only counts. Stops at nothing: failures are counted. The dead letters stay where they are.
     """
     done = Resent()
+    async with Admin(namesrv, credentials=credentials) as admin:
+        goals = await find_goals(admin, wanted.group, to_topic=to_topic)
     async with Producer(CLIENT_GROUP, namesrv=namesrv, credentials=credentials) as producer:
         batch: list[StoredMessage] = []
         async for message in dead_letters(namesrv, wanted, credentials):
             done.topics[origin_topic(message) or "?"] += 1
             batch.append(message)
             if len(batch) == IN_FLIGHT:
-                await _resend(producer, batch, wanted.group, done, to_topic=to_topic, apply=apply)
+                await _resend(producer, batch, goals, done, apply=apply)
                 batch = []
-        await _resend(producer, batch, wanted.group, done, to_topic=to_topic, apply=apply)
+        await _resend(producer, batch, goals, done, apply=apply)
     return done
 
 
-def goal_of(message: StoredMessage, group: str, *, to_topic: bool) -> str:
-    """Return the topic that a dead letter goes to. Raises RefusedError when no property says where it came from."""
-    origin = origin_topic(message)
-    if not origin:
-        raise RefusedError(0, "no property says which topic it came from")
-    return origin if to_topic else retry_topic(group)
+@dataclass(frozen=True, slots=True)
+class Goals:
+    """Where dead letters of a group go: to the group's retry topics, or to the topics that they came from.
+
+    ``retry_topics``: those that a cluster may have for the group. Members that pop read one for each topic.
+    """
+
+    group: str
+    to_topic: bool
+    retry_topics: frozenset[str] = frozenset()
+
+    def of(self, message: StoredMessage) -> str:
+        """Return the topic that a dead letter goes to.
+
+        Raises RefusedError when no property says where it came from, and for a retry topic that can't be sent to.
+        """
+        origin = origin_topic(message)
+        if not origin:
+            raise RefusedError(0, "no property says which topic it came from")
+        if self.to_topic:
+            return origin
+        popped = pop.retry_topic_v2(self.group, origin)
+        if popped in self.retry_topics:
+            return popped
+        if pop.retry_topic_v1(self.group, origin) in self.retry_topics:
+            raise RefusedError(
+                0,
+                f"the group pops {origin} with the retry topic {pop.retry_topic_v1(self.group, origin)}, which may be "
+                "another group's: send it to its topic instead",
+            )
+        return retry_topic(self.group)
 
 
-async def resend_one(producer: Producer, message: StoredMessage, group: str, *, to_topic: bool) -> SendResult:
+async def find_goals(admin: Admin, group: str, *, to_topic: bool) -> Goals:
+    """Return where dead letters of a group go now."""
+    if to_topic:
+        return Goals(group, to_topic)
+    own = retry_topic(group)
+    found = {name for name in await admin.topics.names() if name.startswith(own) and name != own}
+    if found:
+        found -= {retry_topic(name) for name in await admin.groups.all_configs()}
+    return Goals(group, to_topic, frozenset(found))
+
+
+async def resend_one(producer: Producer, message: StoredMessage, goals: Goals) -> SendResult:
     """Send one dead letter again, with its message id and without what brokers added on its way. Raises PymqError."""
-    goal = goal_of(message, group, to_topic=to_topic)
-    left_out = NOT_SENT_AGAIN | (_OF_RETRIES if to_topic else set())
+    goal = goals.of(message)
+    left_out = NOT_SENT_AGAIN | (_OF_RETRIES if goals.to_topic else set())
     properties = {name: value for name, value in message.properties.items() if name not in left_out}
-    if not to_topic:
+    if not goals.to_topic:
         properties[names.RETRY_TOPIC] = origin_topic(message)
     return await producer.send_copy(message, goal, properties)
 
 
-async def _resend(
-    producer: Producer, batch: list[StoredMessage], group: str, done: Resent, *, to_topic: bool, apply: bool
-) -> None:
+async def _resend(producer: Producer, batch: list[StoredMessage], goals: Goals, done: Resent, *, apply: bool) -> None:
     async def one(message: StoredMessage) -> None:
         try:
-            goal_of(message, group, to_topic=to_topic)
+            goals.of(message)
             if not apply:
                 return
-            await resend_one(producer, message, group, to_topic=to_topic)
+            await resend_one(producer, message, goals)
             done.sent += 1
         except PymqError as error:
             done.failed += 1

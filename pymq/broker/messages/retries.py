@@ -14,6 +14,7 @@ from pymq.broker.runtime import Runtime
 from pymq.errors import CorruptRecordError, NotFoundError, Refusal
 from pymq.model import names
 from pymq.model import properties as props
+from pymq.model.access import owning_group
 from pymq.model.inner_batch import is_inner_batch
 from pymq.model.properties import decode_properties, encode_properties
 from pymq.model.record import StoredMessage, decode_record
@@ -108,12 +109,12 @@ class Retries:
     def redirect_direct_send(
         self, topic: str, queue_id: int, properties: bytes, reconsume_times: int, max_reconsume_times: int | None
     ) -> tuple[str, int, bytes]:
-        """Return topic, queue and properties for a client's own send to ``%RETRY%group``.
+        """Return topic, queue and properties for a client's own send to ``%RETRY%group``, or ``%RETRY%group+topic``.
 
         They are unchanged, or the group's dead letters when its tries are used up or it consumes in order: an ordered
         group retries in place, and sends away only what it gives up. Raises Refusal(SUBSCRIPTION_GROUP_NOT_EXIST).
         """
-        name = topic.removeprefix(names.RETRY_PREFIX)
+        name = owning_group(topic) or ""
         group = self._groups.ensure(name)
         if reconsume_times <= _limit(group, max_reconsume_times) and not self._leaser.is_ordered(name):
             return topic, queue_id, properties
@@ -133,9 +134,9 @@ class Retries:
 
         Raises Refusal(SUBSCRIPTION_GROUP_NOT_EXIST).
         """
-        for prefix in (names.RETRY_PREFIX, names.DLQ_PREFIX):
-            if topic.startswith(prefix):
-                self._groups.require(topic.removeprefix(prefix))
+        group = owning_group(topic)
+        if group is not None:
+            self._groups.require(group)
 
     def _message_at(self, offset: int) -> StoredMessage:
         try:

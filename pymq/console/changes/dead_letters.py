@@ -171,12 +171,13 @@ def prepare(visit: Visit, given: Parameters) -> Prepare:
     asked = _read(group, given, visit.clock.now_ms())
 
     async def plan(admin: Admin) -> Plan:
+        goals = await work.find_goals(admin, group, to_topic=asked.to_topic)
         if asked.chosen:
-            letters, step = await _look(visit.cluster, asked), None
+            letters, step = await _look(visit.cluster, asked, goals), None
         else:
-            step = await _scan(visit, admin, asked)
+            step = await _scan(visit, admin, asked, goals)
             letters = step.rows
-        return _plan(visit, asked, letters, step)
+        return _plan(visit, asked, goals, letters, step)
 
     return plan
 
@@ -204,21 +205,21 @@ def _read(group: str, given: Parameters, now_ms: int) -> Asked:
     )
 
 
-async def _look(cluster: Cluster, asked: Asked) -> list[Letter]:
+async def _look(cluster: Cluster, asked: Asked, goals: work.Goals) -> list[Letter]:
     """Return the chosen letters. One that can't be read has the reason, and hides no other."""
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def look(queue: MessageQueue, offset: int) -> Letter:
         async with gate:
             try:
-                return _letter(await find_at(cluster.reader.pull, queue, offset), asked)
+                return _letter(await find_at(cluster.reader.pull, queue, offset), goals)
             except PymqError as error:
                 return Letter(queue, offset, _place(queue, offset), None, "", "", str(error))
 
     return list(await asyncio.gather(*(look(queue, offset) for queue, offset in asked.chosen)))
 
 
-async def _scan(visit: Visit, admin: Admin, asked: Asked) -> Step[Letter]:
+async def _scan(visit: Visit, admin: Admin, asked: Asked, goals: work.Goals) -> Step[Letter]:
     """Return the next letters that match. Raises NotFoundError for a group without dead letters."""
     wanted = asked.wanted
     begin_ms, end_ms = wanted.begin_ms or None, None if wanted.end_ms == TIME_MAX_MS else wanted.end_ms
@@ -229,7 +230,7 @@ async def _scan(visit: Visit, admin: Admin, asked: Asked) -> Step[Letter]:
     if asked.at is not None or asked.until is not None:
         ranges = {queue: _within(queue, each, asked) for queue, each in ranges.items()}
     selection, _ = Filters.none().selection()
-    parts = QueueParts(visit.cluster.reader.pull, selection, lambda message: _letter(message, asked), wanted.takes)
+    parts = QueueParts(visit.cluster.reader.pull, selection, lambda message: _letter(message, goals), wanted.takes)
     return await step_forward(parts, visit.clock, Limits(asked.count_max, SCANNED_MAX, SCAN_TIME_MAX_MS), ranges)
 
 
@@ -240,12 +241,12 @@ def _within(queue: MessageQueue, whole: Range, asked: Asked) -> Range:
     return Range(first, max(first, end))
 
 
-def _letter(message: StoredMessage, asked: Asked) -> Letter:
+def _letter(message: StoredMessage, goals: work.Goals) -> Letter:
     queue = MessageQueue(message.topic, message.broker_name, message.queue_id)
     origin = shortened(work.origin_topic(message))
     goal = problem = ""
     try:
-        goal = shortened(work.goal_of(message, asked.wanted.group, to_topic=asked.to_topic))
+        goal = shortened(goals.of(message))
     except RefusedError as error:
         problem = str(error)
     identity = identity_of(message)._replace(message_id="")  # that may be long; the others are enough
@@ -253,10 +254,10 @@ def _letter(message: StoredMessage, asked: Asked) -> Letter:
     return Letter(queue, message.queue_offset, message_id, identity, origin, goal, problem, message.size_bytes)
 
 
-def _plan(visit: Visit, asked: Asked, letters: list[Letter], step: Step[Letter] | None) -> Plan:
+def _plan(visit: Visit, asked: Asked, goals: work.Goals, letters: list[Letter], step: Step[Letter] | None) -> Plan:
     group = asked.wanted.group
-    goals = Counter((letter.goal, letter.origin) for letter in letters if not letter.problem)
-    rows = [{"goal": goal, "origin": origin, "letters": count} for (goal, origin), count in sorted(goals.items())]
+    counts = Counter((letter.goal, letter.origin) for letter in letters if not letter.problem)
+    rows = [{"goal": goal, "origin": origin, "letters": count} for (goal, origin), count in sorted(counts.items())]
     scanned = {} if step is None else {"scanned": step.scanned, "not_looked_at": step.left}
     failed = {} if step is None else {queue.broker_name: why for queue, why in step.failed.items()}
     record: dict[str, Any] = {
@@ -272,7 +273,7 @@ def _plan(visit: Visit, asked: Asked, letters: list[Letter], step: Step[Letter] 
     clock = visit.clock  # a plan waits for minutes, and holds no visit
 
     async def apply(cluster: Cluster, admin: Admin) -> Outcome:
-        resending = _Resending(cluster, clock.monotonic_ms, asked)
+        resending = _Resending(cluster, clock.monotonic_ms, asked, goals)
         await resending.refuse_conflicts(admin, letters)
         results = await resending.send(letters)
         return _outcome(asked, letters, results, step)
@@ -310,10 +311,11 @@ def _notes(asked: Asked, letters: Sequence[Letter], step: Step[Letter] | None, f
 class _Resending:
     """Sends the letters of one plan, within the time of a page."""
 
-    def __init__(self, cluster: Cluster, now_ms: Callable[[], int], asked: Asked) -> None:
+    def __init__(self, cluster: Cluster, now_ms: Callable[[], int], asked: Asked, goals: work.Goals) -> None:
         self._cluster = cluster
         self._now_ms = now_ms
         self._asked = asked
+        self._goals = goals
         self._begun_ms = now_ms()
 
     async def refuse_conflicts(self, admin: Admin, letters: Sequence[Letter]) -> None:
@@ -362,12 +364,11 @@ class _Resending:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _send_one(self, producer: Producer, letter: Letter) -> str:
-        asked = self._asked
         try:
             found = await find_at(self._cluster.reader.pull, letter.queue, letter.offset)
             if identity_of(found)._replace(message_id="") != letter.identity:
                 return _ANOTHER
-            await work.resend_one(producer, found, asked.wanted.group, to_topic=asked.to_topic)
+            await work.resend_one(producer, found, self._goals)
         except PymqError as error:
             return str(error)
         return ""

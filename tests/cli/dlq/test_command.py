@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pymq.client import ConsumeResult, StoredMessage
-from pymq.client.sync import PushConsumer
+from pymq.client.sync import PushConsumer, SimpleConsumer
 from pymq.errors import EXIT_FAILED, EXIT_NOT_FOUND, EXIT_OK, EXIT_USAGE
 from pymq.testing.standalone import StandaloneProcess
 from tests.cli.conftest import Pymq
@@ -122,3 +122,22 @@ def test_wrong_uses_name_the_next_step(pymq: Pymq, arguments: list[str], code: i
 def test_groups_without_dead_letters_are_not_listed(pymq: Pymq) -> None:
     records: list[Any] = pymq("dlq", "list", "--json").json()
     assert "healthy" not in [record["group"] for record in records]
+
+
+def test_dead_letters_of_a_group_that_pops_go_to_the_retry_topic_of_its_pops(
+    pymq: Pymq, server: StandaloneProcess
+) -> None:
+    assert pymq("topic", "create", "beans", "--wq", "1", "--rq", "1").code == EXIT_OK
+    assert pymq("group", "create", "poppers-dlq", "--retries", "1").code == EXIT_OK
+    assert pymq("send", "beans", "bean").code == EXIT_OK
+    with SimpleConsumer("poppers-dlq", namesrv=server.namesrv) as consumer:
+        for _ in range(2):
+            (received,) = consumer.receive("beans")
+            consumer.give_back(received)
+        reached(lambda: dead(pymq, "poppers-dlq") == 1)
+        sent = pymq("dlq", "resend", "poppers-dlq", "--yes", "--json").json()
+        assert (sent["sent"], sent["failed"]) == (1, 0)
+        (again,) = consumer.receive("beans")
+        assert again.content() == b"bean" and again.topic == "%RETRY%poppers-dlq+beans"
+        consumer.ack(again)
+    assert "poppers-dlq+beans" not in {one["group"] for one in pymq("group", "list", "--json").json()}
