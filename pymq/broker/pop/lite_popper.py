@@ -106,7 +106,8 @@ class LitePopper:
                 unread.append(lite)
                 break
             try:
-                self._pop_lite(client, ask, lite, popped)
+                if self._pop_lite(client, ask, lite, popped) and not ask.invisible_ms:
+                    unread.append(lite)  # visible again at once
             except (StoreError, OSError) as error:  # messages of other lite topics may be handed out already
                 popped.problem = error
                 unread.append(lite)
@@ -116,16 +117,16 @@ class LitePopper:
             raise popped.problem
         return popped
 
-    def _pop_lite(self, client: LiteClient, ask: LiteAsk, lite: str, popped: LitePopped) -> None:
-        """Add messages of one lite topic to ``popped``."""
+    def _pop_lite(self, client: LiteClient, ask: LiteAsk, lite: str, popped: LitePopped) -> bool:
+        """Add messages of one lite topic to ``popped``; return False when it gives none."""
         group = client.group
         queue = OrderedQueue(light_queue_name(group.parent, lite), group.name, 0)
         if queue in self._dying or self._ordered.is_blocked(queue, ask.attempt_id):
-            return  # it is due again when that is over
+            return False  # it is due again when that is over
         start = self._offsets.start(group.name, group.parent, lite)
         entries = self._lights.entries(group.parent, lite, start, ask.count - len(popped.records))
         if not entries or self._bury(queue, lite, entries):
-            return
+            return False
         if self._offsets.committed(group.name, group.parent, lite) < 0:
             self._cursors.check_room()
         offsets: list[int] = []
@@ -145,6 +146,7 @@ class LitePopper:
         popped.size_bytes = size_bytes
         if ask.attempt_id is not None:
             client.last_lites.append(lite)
+        return True
 
     def _bury(self, queue: OrderedQueue, lite: str, entries: list[LightEntry]) -> bool:
         """Make dead letters of the first messages if the group's last try of them is over. True when it did."""
