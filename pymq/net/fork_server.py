@@ -1,8 +1,8 @@
 """A process that has loaded a program once and forks a child for each request: they start at once and share its memory.
 
 Requests come over a socket of whole packets: the child's arguments as JSON, and two descriptors, its standard input and
-output. Answers are the child's process id, and later the code with which it ended. The end of the socket ends the server,
-not its children.
+output. Answers are the child's process id, and later the code with which it ended. The end of the socket ends the
+server, not its children.
 """
 
 from __future__ import annotations

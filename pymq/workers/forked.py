@@ -10,6 +10,7 @@ import socket
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 from pymq.net.fork_server import PACKET_MAX_BYTES
 from pymq.net.runtime import ENDS_WITH_INPUT
@@ -28,17 +29,28 @@ def worker_environ(environ: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in environ.items() if key != SERVICE_VARIABLE} | {ENDS_WITH_INPUT: "1"}
 
 
+class _Pipes(NamedTuple):
+    """This process's ends of a child's pipes; ``output`` is what ``stdout`` reads from."""
+
+    stdin: asyncio.StreamWriter
+    stdout: asyncio.StreamReader
+    output: asyncio.ReadTransport
+
+
 class ForkedChild:
     """A child, as far as :class:`asyncio.subprocess.Process` is needed."""
 
-    def __init__(self, pid: int, stdin: asyncio.StreamWriter, stdout: asyncio.StreamReader) -> None:
-        """Raises ProcessLookupError when it has ended already."""
+    def __init__(self, pid: int, pipes: _Pipes) -> None:
         self.pid = pid
-        self.stdin = stdin
-        self.stdout = stdout
+        self.stdin = pipes.stdin
+        self.stdout = pipes.stdout
+        self._output = pipes.output
         self.returncode: int | None = None
         # Stands for this process even when its number is another one's by now.
-        self._pidfd = os.pidfd_open(pid)
+        try:
+            self._pidfd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            self._pidfd = -1  # it has ended, and its code is on the way
         self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def ended(self, code: int) -> None:
@@ -46,13 +58,17 @@ class ForkedChild:
         if self.returncode is None:
             self.returncode = code
             self._ended.set_result(code)
-            asyncio.get_running_loop().remove_reader(self._pidfd)
-            os.close(self._pidfd)
+            if self._pidfd >= 0:
+                asyncio.get_running_loop().remove_reader(self._pidfd)
+                os.close(self._pidfd)
             self.stdin.close()
+            self._output.close()
 
     def orphaned(self) -> None:
         """Watch for the end itself: who would report it has ended."""
-        if self.returncode is None:
+        if self._pidfd < 0:
+            self.ended(LOST_CODE)
+        elif self.returncode is None:
             asyncio.get_running_loop().add_reader(self._pidfd, self.ended, LOST_CODE)
 
     async def wait(self) -> int:
@@ -65,7 +81,7 @@ class ForkedChild:
         self._signal(signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:
-        if self.returncode is None:
+        if self.returncode is None and self._pidfd >= 0:
             signal.pidfd_send_signal(self._pidfd, number)
 
 
@@ -73,7 +89,7 @@ class ForkServer:
     """The process that forks workers. It is started at the first one, and again when it has ended."""
 
     def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
-        """``command``: a program that calls :func:`pymq.net.fork_server.serve`; the socket's number is its last word."""
+        """``command``: a program that calls :func:`pymq.net.fork_server.serve` with the socket of its last word."""
         self._command = command
         self._environ = environ
         self._process: asyncio.subprocess.Process | None = None
@@ -86,6 +102,12 @@ class ForkServer:
     @property
     def pid(self) -> int | None:
         return self._process.pid if self._process is not None else None
+
+    async def prepare(self) -> None:
+        """Start the server, which needs a moment to load its program. Raises OSError."""
+        async with self._turn:
+            if self._control is None:
+                await self._begin()
 
     async def start(self, arguments: Sequence[str]) -> ForkedChild:
         """Fork a child with these arguments. Raises OSError when the server does not start or has ended."""
@@ -106,8 +128,7 @@ class ForkServer:
             finally:
                 os.close(input_end)
                 os.close(output_end)
-            stdin, stdout = await _streams(own_input, own_output)
-            child = ForkedChild(pid, stdin, stdout)
+            child = ForkedChild(pid, await _pipes(own_input, own_output))
             self._children[pid] = child
             if pid in self._ended_early:
                 self._children.pop(pid).ended(self._ended_early.pop(pid))
@@ -117,13 +138,17 @@ class ForkServer:
         control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         control.setblocking(False)
         with theirs:
-            self._process = await asyncio.create_subprocess_exec(
-                *(*self._command, str(theirs.fileno())),
-                stdin=asyncio.subprocess.DEVNULL,
-                env=worker_environ(self._environ),
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
+            try:
+                self._process = await asyncio.create_subprocess_exec(
+                    *(*self._command, str(theirs.fileno())),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    env=worker_environ(self._environ),
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=True,
+                )
+            except BaseException:
+                control.close()
+                raise
         self._control = control
         asyncio.get_running_loop().add_reader(control, self._read, control)
         return control
@@ -168,13 +193,12 @@ class ForkServer:
             await self._process.wait()
 
 
-async def _streams(own_input: int, own_output: int) -> tuple[asyncio.StreamWriter, asyncio.StreamReader]:
-    """Return the ends of a child's pipes as streams."""
+async def _pipes(own_input: int, own_output: int) -> _Pipes:
+    """Return this process's ends of a child's pipes."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
-    protocol = asyncio.StreamReaderProtocol(reader)
-    await loop.connect_read_pipe(lambda: protocol, os.fdopen(own_output, "rb", 0))
-    transport, write_protocol = await loop.connect_write_pipe(
-        asyncio.streams.FlowControlMixin, os.fdopen(own_input, "wb", 0)
+    output, _ = await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(own_output, "rb", 0)
     )
-    return asyncio.StreamWriter(transport, write_protocol, None, loop), reader
+    transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, os.fdopen(own_input, "wb", 0))
+    return _Pipes(asyncio.StreamWriter(transport, protocol, None, loop), reader, output)

@@ -11,8 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from pymq.net.parent_link import LEFT_REQUEST, METRICS_REQUEST
-from pymq.net.runtime import ENDS_WITH_INPUT
-from pymq.net.service_manager import VARIABLE as SERVICE_VARIABLE
+from pymq.workers.forked import ForkedChild, worker_environ
 
 ANSWER_MAX_BYTES = 256 * 1024 * 1024
 
@@ -20,7 +19,7 @@ ANSWER_MAX_BYTES = 256 * 1024 * 1024
 class WorkerProcess:
     """A running worker. It ends with this process, however that ends, because its standard input does."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Process | ForkedChild) -> None:
         self._process = process
         self._asking: dict[str, asyncio.Task[bytes]] = {}
         self._turn = asyncio.Lock()  # one request at a time
@@ -29,9 +28,8 @@ class WorkerProcess:
     @classmethod
     async def start(cls, command: Sequence[str], environ: Mapping[str, str]) -> WorkerProcess:
         """Start ``command``. Its log goes where this process's goes; Ctrl-C reaches this process alone."""
-        own = {key: value for key, value in environ.items() if key != SERVICE_VARIABLE} | {ENDS_WITH_INPUT: "1"}
         process = await asyncio.create_subprocess_exec(
-            *command, stdin=PIPE, stdout=PIPE, env=own, start_new_session=True
+            *command, stdin=PIPE, stdout=PIPE, env=worker_environ(environ), start_new_session=True
         )
         return cls(process)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
 from pymq.clock import Clock
 from pymq.errors import EXIT_USAGE, PymqError, UsageError
@@ -57,21 +57,19 @@ class Supervisor:
     def __init__(
         self,
         workers: Iterable[Worker],
-        command: Callable[[Supervised], Sequence[str]],
-        environ: Mapping[str, str],
+        start: Callable[[Supervised], Awaitable[WorkerProcess]],
         *,
         clock: Clock,
         cores: Sequence[int] = (),
         retiring: Collection[int] = (),
         on_retired: Callable[[Worker], None] = lambda _: None,
     ) -> None:
-        """``command``: the command line of a worker. ``cores``: where they run, in turn; empty: anywhere. ``retiring``:
+        """``start`` starts the process of a worker. ``cores``: where they run, in turn; empty: anywhere. ``retiring``:
         numbers of workers that end once they are empty; ``on_retired`` hears of each that has ended so.
         """
         self.supervised = [Supervised(worker, retires=worker.number in retiring) for worker in workers]
         self._on_retired = on_retired
-        self._command = command
-        self._environ = environ
+        self._start = start
         self._clock = clock
         self._cores = cores
         self._is_stopping = False
@@ -121,7 +119,7 @@ class Supervisor:
     async def _run(self, one: Supervised) -> int:
         """Start a worker, wait for its end and return its exit code."""
         try:
-            process = await WorkerProcess.start(self._command(one), self._environ)
+            process = await self._start(one)
         except OSError as error:
             log.error("worker %s can't be started: %s", one.worker.name, error)
             return 1

@@ -17,6 +17,7 @@ from pymq.net.service_manager import VARIABLE
 from pymq.store.disk.workers_file import planned_layout
 from pymq.workers import restarts
 from pymq.workers.metrics import WorkersEndpoint
+from pymq.workers.process import WorkerProcess
 from pymq.workers.restarts import ENDS_MAX
 from pymq.workers.supervisor import SETTLE_MS, Supervised, Supervisor
 
@@ -51,12 +52,14 @@ class Machine:
         workers = planned_layout(None, "m", len(programs)).active
         self.supervisor = Supervisor(
             workers,
-            self._command,
-            {**os.environ, VARIABLE: "/none"},
+            self._start,
             clock=self.clock,
             retiring=retiring,
             on_retired=lambda worker: self.retired.append(worker.name),
         )
+
+    async def _start(self, one: Supervised) -> WorkerProcess:
+        return await WorkerProcess.start(self._command(one), {**os.environ, VARIABLE: "/none"})
 
     def _command(self, one: Supervised) -> list[str]:
         worker = one.worker
@@ -136,7 +139,7 @@ def test_a_machine_without_any_worker_does_not_start() -> None:
 
 def test_a_program_that_is_not_there_counts_as_an_end() -> None:
     async def work(machine: Machine) -> None:
-        machine.supervisor._command = lambda _: ["/nothing/here"]
+        machine._command = lambda _: ["/nothing/here"]  # type: ignore[method-assign,assignment]
         with pytest.raises(UsageError, match="no worker started"):
             await machine.supervisor.start()
 

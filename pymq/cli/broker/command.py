@@ -129,7 +129,7 @@ def broker(
     if context.invoked_subcommand is not None:
         return
     from pymq.cli.broker.machine import CommandLine, is_machine, serve_machine
-    from pymq.cli.common.servers import build_broker_config, given_pairs, name_log_lines, set_up_logging
+    from pymq.cli.common.servers import build_broker_config, given_pairs, name_worker, set_up_logging
     from pymq.net.runtime import run
 
     set_up_logging(log_level)
@@ -154,7 +154,7 @@ def broker(
         run(serve_machine(config, line, as_json))
         return
     if config.is_worker:
-        name_log_lines(config.broker_name)
+        name_worker(config.broker_name)
     run(_serve(config, grpc_port, grpc_signature_age, as_json))
 
 

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from pymq.workers.supervisor import Supervised, Supervisor
 
 
+FORK_SERVER = "pymq.cli.broker.fork_server"
+
+
 class CommandLine(NamedTuple):
     """What a worker's command line has of its machine's."""
 
@@ -122,22 +125,34 @@ async def running_workers(
     from pymq.store.disk.fs import RealFiles
     from pymq.store.disk.workers_file import read_layout
     from pymq.workers.directory import lock_machine, retire
+    from pymq.workers.forked import ForkServer, can_fork
+    from pymq.workers.process import WorkerProcess
     from pymq.workers.settings import worker_settings
     from pymq.workers.supervisor import Supervisor
 
     root = config.store_path_root_dir
+    forks = ForkServer([sys.executable, "-m", FORK_SERVER], environ) if can_fork() else None
+
+    async def start(line: CommandLine, settings: Mapping[str, str]) -> WorkerProcess:
+        words = worker_arguments(line, settings)
+        if forks is not None:
+            return WorkerProcess(await forks.start(words))
+        return await WorkerProcess.start([sys.executable, "-m", "pymq", *words], environ)
+
     lock = lock_machine(RealFiles(), root)
     try:
+        if forks is not None:
+            await forks.prepare()  # it loads what the workers need meanwhile
         count = _count(config, read_layout(RealFiles(), root))
         layout = await signals.unless_stopped(_laid_out(config, count))
         memory = memory_bytes()
         own = {worker.number: worker_settings(config, layout, worker, root, memory, count) for worker in layout.active}
         _check_ports(config.bind_address, own)
         with _reserved(config.bind_address, line.grpc_port) as grpc_port:
+            own_line = line._replace(grpc_port=grpc_port)
             supervisor = Supervisor(
                 layout.active,
-                lambda one: command_line(line._replace(grpc_port=grpc_port), own[one.worker.number] | same_port(one)),
-                environ,
+                lambda one: start(own_line, own[one.worker.number] | same_port(one)),
                 clock=SystemClock(),
                 cores=_cores() if config.workers_pinned else (),
                 retiring=[number for number in own if number >= count],
@@ -153,6 +168,8 @@ async def running_workers(
             finally:
                 await supervisor.stop()
     finally:
+        if forks is not None:
+            await forks.stop()
         lock.release()
 
 
@@ -196,9 +213,9 @@ def same_port(one: Supervised) -> dict[str, str]:
     return {"listenPort": one.address.rpartition(":")[2]} if one.address else {}
 
 
-def command_line(line: CommandLine, settings: Mapping[str, str]) -> list[str]:
-    """Return the command line of a worker."""
-    result = [sys.executable, "-m", "pymq", "broker", "--json", "--log-level", line.log_level]
+def worker_arguments(line: CommandLine, settings: Mapping[str, str]) -> list[str]:
+    """Return the arguments of a worker's ``pymq``."""
+    result = ["broker", "--json", "--log-level", line.log_level]
     if line.config_file is not None:
         result += ["-c", line.config_file]
     if line.grpc_port is not None:

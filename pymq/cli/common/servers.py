@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pymq.net.runtime import StopSignals
     from pymq.security.credentials import Credentials
 
+COMMAND_NAME_LENGTH = 15  # that Linux keeps; of long names the end differs
 HostOption = Annotated[
     str | None, typer.Option("--host", metavar="ADDRESS", help="Address to listen on; default 127.0.0.1.")
 ]
@@ -103,8 +104,13 @@ def set_up_logging(level: str) -> None:
     logging.basicConfig(handlers=[handler], level=number, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
 
 
-def name_log_lines(name: str) -> None:
-    """Begin each line of this process's log with ``name``, which tells it from those of other workers."""
+def name_worker(name: str) -> None:
+    """Begin each line of this process's log with ``name``, and have ``top`` and ``ps -c`` show it, where they can."""
+    from contextlib import suppress
+    from pathlib import Path
+
+    with suppress(OSError):
+        Path("/proc/self/comm").write_text(name[-COMMAND_NAME_LENGTH:], encoding="utf-8")
     for handler in logging.getLogger().handlers:
         handler.setFormatter(logging.Formatter(f"%(asctime)s %(levelname)-7s {name} %(name)s: %(message)s"))
 
