@@ -13,6 +13,7 @@ from pymq import __version__
 from pymq.broker.runtime import Runtime
 from pymq.model.names import SCHEDULE_TOPIC
 from pymq.net.descriptors import descriptor_limit, open_count
+from pymq.net.interpreter import interpreter_text
 from pymq.units import format_bytes
 from pymq.wire.codes import VERSION_5_3_3
 
@@ -89,7 +90,7 @@ class RuntimeInfo:
         now_ms = self._clock.monotonic_ms()
         if self._files_counted_ms is None or now_ms - self._files_counted_ms >= FILES_COUNTED_EVERY_MS:
             self._file_count, self._files_counted_ms = open_count(), now_ms
-        result = {"pymqVersion": __version__, "pymqTimeMs": str(self._clock.now_ms())}
+        result = {"pymqVersion": __version__, "pymqTimeMs": str(self._clock.now_ms()), "pymqPython": interpreter_text()}
         if self._file_count is not None:
             result |= {"pymqOpenFiles": str(self._file_count), "pymqOpenFilesMax": str(descriptor_limit())}
         return result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pymq.operations.doctor.finding import Finding, problem, unknown, warning
+from pymq.operations.doctor.finding import Finding, note, problem, unknown, warning
 from pymq.operations.doctor.state import Broker, ClusterState
 from pymq.units import format_duration_ms
 
@@ -33,6 +33,25 @@ def check_clocks(state: ClusterState) -> Iterator[Finding]:
             warning_ms=SKEW_WARNING_MS,
             problem_ms=SKEW_PROBLEM_MS,
         )
+
+
+def check_interpreters(state: ClusterState) -> Iterator[Finding]:
+    for broker in state.answering:
+        version, _, build = broker.view.runtime.get("pymqPython", "").partition(", ")
+        if build == "debug build":
+            yield warning(
+                broker.label,
+                f"it runs on a debug build of Python {version}, which takes several times the processor",
+                "start it with an ordinary build",
+                python=version,
+            )
+        elif build == "shared library":
+            yield note(
+                broker.label,
+                f"its Python {version} has its library apart (libpython), which takes a tenth more of the processor",
+                "a Python built without --enable-shared, such as Debian's, is faster: docs/performance.md has figures",
+                python=version,
+            )
 
 
 def check_disks(state: ClusterState) -> Iterator[Finding]:

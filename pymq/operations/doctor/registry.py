@@ -38,6 +38,7 @@ OWN_CHECKS = (
     Check("address", "Can clients reach the addresses that brokers advertise?", ports.check_addresses),
     Check("ports", "Are listen, listen-2, HA and metrics ports open?", ports.check_ports),
     Check("clock", "Do brokers have this machine's time?", machines.check_clocks),
+    Check("interpreter", "Do brokers run on a fast build of Python?", machines.check_interpreters),
     Check("disk", "Do brokers have room on their disks?", machines.check_disks),
     Check("writes", "Do masters take messages?", stores.check_writes),
     Check("store", "Is all well with what brokers store?", stores.check_stores),

@@ -337,6 +337,17 @@ def test_a_group_of_brokers_needs_one_master() -> None:
     assert "2 masters" in two.text
 
 
+def test_slow_builds_of_python_are_named() -> None:
+    def found(text: str) -> list[Finding]:
+        made = broker()
+        made.view.runtime["pymqPython"] = text
+        return list(machines.check_interpreters(cluster(made)))
+
+    assert not found("3.11.2, static") and not found("3.11.2") and not list(machines.check_interpreters(cluster()))
+    assert only(found("3.11.7, shared library")).severity is Severity.NOTE
+    assert only(found("3.13.0, debug build")).severity is Severity.WARNING
+
+
 def lite_broker(count: int = 0, settings: dict[str, str] | None = None, version: int = 1, **topics: str) -> Broker:
     """Return a master with topics of these types, which has room for 100 lite topics."""
     made = broker()
