@@ -153,8 +153,8 @@ class Consumption(RuleBasedStateMachine):
             assert self.p.committed(lite) == offset
 
 
-Consumption.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
 TestConsumption = Consumption.TestCase
+TestConsumption.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
 
 
 def test_the_model_knows_when_nothing_is_there() -> None:

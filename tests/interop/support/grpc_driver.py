@@ -31,7 +31,7 @@ PYTHON_REQUIREMENT = "rocketmq-python-client==5.1.2"
 CALL_TIMEOUT_S = 60
 END_TIMEOUT_S = 10
 
-BEGINNINGS = ("producer", "simple", "push", "classic_producer", "classic_push")  # what makes a client
+BEGINNINGS = ("producer", "simple", "push", "lite", "classic_producer", "classic_push")  # what makes a client
 
 Json = dict[str, Any]
 Command = tuple[list[str], dict[str, str]]

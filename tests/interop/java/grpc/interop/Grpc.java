@@ -26,6 +26,7 @@ import org.apache.rocketmq.client.apis.StaticSessionCredentialsProvider;
 import org.apache.rocketmq.client.apis.consumer.ConsumeResult;
 import org.apache.rocketmq.client.apis.consumer.FilterExpression;
 import org.apache.rocketmq.client.apis.consumer.FilterExpressionType;
+import org.apache.rocketmq.client.apis.consumer.LitePushConsumer;
 import org.apache.rocketmq.client.apis.consumer.SimpleConsumer;
 import org.apache.rocketmq.client.apis.message.MessageBuilder;
 import org.apache.rocketmq.client.apis.message.MessageView;
@@ -132,6 +133,19 @@ public final class Grpc {
                     .setConsumerGroup(request.getString("group")).setSubscriptionExpressions(subscription(request))
                     .setMessageListener(message -> consume(name, message)).build());
                 return NOTHING;
+            case "lite":
+                clients.put(name, provider.newLitePushConsumerBuilder().setClientConfiguration(configuration(request))
+                    .setConsumerGroup(request.getString("group")).bindTopic(request.getString("topic"))
+                    .setMessageListener(message -> consume(name, message)).build());
+                return NOTHING;
+            case "lite_subscribe":
+                ((LitePushConsumer) clients.get(name)).subscribeLite(request.getString("lite"));
+                return NOTHING;
+            case "lite_unsubscribe":
+                ((LitePushConsumer) clients.get(name)).unsubscribeLite(request.getString("lite"));
+                return NOTHING;
+            case "lite_topics":
+                return ((LitePushConsumer) clients.get(name)).getLiteTopicSet();
             case "close":
                 clients.remove(name).close();
                 return NOTHING;
@@ -168,6 +182,9 @@ public final class Grpc {
         }
         if (request.containsKey("message_group")) {
             builder.setMessageGroup(request.getString("message_group"));
+        }
+        if (request.containsKey("lite")) {
+            builder.setLiteTopic(request.getString("lite"));
         }
         if (request.containsKey("delivery_ms")) {
             builder.setDeliveryTimestamp(request.getLongValue("delivery_ms"));
@@ -229,6 +246,7 @@ public final class Grpc {
         fields.put("keys", message.getKeys());
         fields.put("properties", message.getProperties());
         fields.put("message_group", message.getMessageGroup().orElse(null));
+        fields.put("lite", message.getLiteTopic().orElse(null));
         fields.put("delivery_ms", message.getDeliveryTimestamp().orElse(null));
         fields.put("born_ms", message.getBornTimestamp());
         fields.put("attempt", message.getDeliveryAttempt());
