@@ -161,8 +161,8 @@ async def running_workers(
             place = metrics_place(config, config.broker_ip1)
             try:
                 async with _serving_metrics(place, config, supervisor) as metrics:
-                    await signals.unless_stopped(supervisor.start())
                     with _reviving(supervisor):
+                        await signals.unless_stopped(supervisor.start())
                         grpc = "" if grpc_port is None else f"{config.bind_address}:{grpc_port}"
                         yield Machine(config, layout, supervisor, metrics, grpc)
             finally:
