@@ -9,6 +9,7 @@ import socket
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from pymq.config import load_broker_config
 from pymq.errors import EXIT_FAILED, EXIT_NOT_FOUND, EXIT_OK, EXIT_REFUSED, EXIT_USAGE
 from pymq.store.disk.fs import RealFiles
 from pymq.store.disk.workers_file import planned_layout, write_layout
+from pymq.workers.restarts import ENDS_MAX
 from tests.cli.broker.machines import TIMEOUT_S, Process, is_alive, machine_arguments, name_server, running
 
 pytestmark = pytest.mark.slow
@@ -69,6 +71,42 @@ def test_one_command_runs_several_brokers_that_start_again_and_end_with_it(names
         assert machine.stop() == EXIT_OK
         assert not is_alive(workers[1]["pid"])
         assert "internal error" not in machine.log
+
+
+def test_a_worker_that_ends_five_times_is_left_down_until_sighup(
+    namesrv: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NAMESRV_ADDR", namesrv)
+
+    def value(metric: str) -> str:
+        found = [line for line in metrics_of(machine).splitlines() if line.startswith(metric) and "down-1" in line]
+        return found[0].rpartition(" ")[2] if found else ""
+
+    def pid() -> int:
+        """Return the worker's process, by the name that it shows."""
+        for path in Path("/proc").glob("[0-9]*/comm"):
+            with suppress(OSError):
+                if path.read_text() == "down-1\n":
+                    return int(path.parent.name)
+        return 0
+
+    if not Path("/proc/self/comm").exists():
+        pytest.skip("this system does not show the names of processes")
+    with running(*machine_arguments(tmp_path, namesrv, 2, "--name", "down", "--metrics-port", "0")) as machine:
+        for number in range(ENDS_MAX):
+            wait_until(lambda: value("pymq_worker_up{") == "1")
+            os.kill(pid(), signal.SIGKILL)
+            wait_until(lambda n=number: value("pymq_worker_restarts_total{") == str(min(n + 1, ENDS_MAX - 1)))
+        wait_until(lambda: value("pymq_worker_left_down{") == "1")
+        assert value("pymq_worker_up{") == "0" and "is left down" in machine.log
+        found = command(capsys, "doctor", "--check", "workers")["findings"]
+        assert [one["text"] for one in found if one["subject"] == "down"] == [
+            "worker 1 of 2 at 127.0.0.1 does not answer"
+        ]
+        machine.send(signal.SIGHUP)
+        wait_until(lambda: value("pymq_worker_up{") == "1")
+        assert "started again: down-1" in machine.log and value("pymq_worker_left_down{") == "0"
+        assert machine.stop() == EXIT_OK
 
 
 def test_workers_end_with_a_killed_machine_and_the_next_one_waits_for_them(namesrv: str, tmp_path: Path) -> None:
