@@ -80,6 +80,7 @@ CHANGE_NOTHING_THERE = {
         "top",
         "doctor",
         "stats",
+        "lite",
         "tail",
         "send",
         "bench",

@@ -180,6 +180,7 @@ def test_brokers_take_a_line_each_at_80_columns() -> None:
         "lag_messages": 10**6,
         "lag_ms": 100_000,
         "in_sync": "1/2",
+        "machine": None,
     }
     lines, left_out = table_lines([record, record | {"broker_id": 1}], columns_for([record]), 80)
     assert len(lines) == 3 and max(map(len, lines)) <= 80

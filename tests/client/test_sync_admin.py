@@ -26,6 +26,7 @@ PARTS = [
     "permissions",
     "settings",
     "filters",
+    "lites",
     "replication",
     "messages",
     "traces",
