@@ -135,7 +135,8 @@ class LitePopHandlers:
             return self._found(ask, popped)
         if wait_ms <= 0:
             return _nothing(ResponseCode.POLLING_TIMEOUT, client)
-        if self._park(request, client, ask, peer, wait_ms):
+        has_more = popped is not None and popped.has_more
+        if self._park(request, client, ask, peer, wait_ms, is_due=has_more):
             return None
         return _nothing(ResponseCode.POLLING_FULL, client)
 
@@ -204,6 +205,7 @@ class LitePopHandlers:
         elif is_last or waits_alone:
             parked.peer.answer(parked.request, _nothing(ResponseCode.POLLING_TIMEOUT, client))
         else:
+            parked.looks_again = popped is not None and popped.has_more
             return False
         return True
 

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Lite topics that one pop of a wildcard group looks at beside those with news: some milliseconds.
-SEEN_A_POP: Final = 1000
+# Lite topics that a pop looks at before others have their turn: some milliseconds.
+LOOKS_A_POP: Final = 1000
 _RECEIPT_NAME = props.POP_CK.encode() + b"\x01"
 
 
@@ -57,6 +57,7 @@ class LitePopped:
     counts: list[str] = field(default_factory=list)
     size_bytes: int = 0
     problem: StoreError | OSError | None = None  # of a lite topic that could not be read
+    has_more: bool = False  # lite topics that it has not looked at
 
 
 class LitePopper:
@@ -101,7 +102,11 @@ class LitePopper:
                     self._subscriptions.mark(client.group, lite)
             client.last_attempt, client.last_lites = ask.attempt_id, []
         unread = []
-        for lite in self._subscriptions.take_due(client, SEEN_A_POP):
+        for number, lite in enumerate(self._subscriptions.take_due(client)):
+            if number == LOOKS_A_POP:
+                popped.has_more = True
+                unread.append(lite)
+                break
             if len(popped.records) >= ask.count or popped.size_bytes >= self._config.max_transfer_bytes:
                 unread.append(lite)
                 break

@@ -162,6 +162,8 @@ class LiteSubscriptions:
             self._disconnect(client)
             self._connect(client, peer)
         self.renew(client)
+        if self._budget.is_over:
+            self._budget.relieve()
         return client
 
     def renew(self, client: LiteClient) -> None:
@@ -237,8 +239,6 @@ class LiteSubscriptions:
         limit = self._config.lite_subscription_count_max
         if self.count - len(client.lites) + kept_count + len(added) > limit:
             raise _over_quota(f"the broker has {self.count} subscriptions to lite topics, {len(added)} are new", limit)
-        if self._budget.is_over:
-            self._budget.relieve()
 
     def add(self, client: LiteClient, lite: str, *, has_news: bool) -> None:
         """Add a lite topic that the client does not have."""
@@ -301,32 +301,21 @@ class LiteSubscriptions:
             client.due[lite] = None
         self._wake_one(group, lite)
 
-    def take_due(self, client: LiteClient, seen_max: int) -> Iterator[str]:
+    def take_due(self, client: LiteClient) -> Iterator[str]:
         """Yield the lite topics to look at for a client; each is not due any more.
 
-        ``seen_max``: how many of those that were there before a wildcard group are looked at.
+        Those that were there before a wildcard group's first member come last.
         """
         group = client.group
-        if not group.is_wildcard:
-            for _ in range(len(client.due)):
-                lite = next(iter(client.due), None)
-                if lite is None:
-                    return
-                del client.due[lite]
-                if group.due.pop(lite, client) is None:
-                    yield lite
-            return
-        for _ in range(len(group.due)):
-            lite = next(iter(group.due), None)
+        own = group.due if group.is_wildcard else client.due
+        for _ in range(len(own)):
+            lite = next(iter(own), None)
             if lite is None:
                 break
-            del group.due[lite]
-            yield lite
-        for _ in range(seen_max):
-            lite = next(group.unseen, None)
-            if lite is None:
-                return
-            yield lite
+            del own[lite]
+            if group.is_wildcard or group.due.pop(lite, client) is None:
+                yield lite
+        yield from group.unseen
 
     def _wake_one(self, group: LiteGroup, lite: str) -> None:
         """Wake one subscriber that waits. The others get their turn next time."""

@@ -27,9 +27,9 @@ _Waiters = dict[int, "ParkedPop"]  # by number, the longest waiting ones first
 
 
 class ParkedPop(WaitingRequest):
-    """One waiting request. ``ask`` is what its retry needs."""
+    """One waiting request. ``ask`` is what its retry needs, which sets ``looks_again`` when it has not seen all."""
 
-    __slots__ = ("ask", "group", "queue_id", "topic")
+    __slots__ = ("ask", "group", "looks_again", "queue_id", "topic")
 
     def __init__(
         self,
@@ -42,6 +42,7 @@ class ParkedPop(WaitingRequest):
     ) -> None:
         super().__init__(peer, request.envelope(), message_filter, deadline_ms)
         self.ask = ask
+        self.looks_again = False
         self.group, self.topic, self.queue_id = place
 
 
@@ -209,6 +210,9 @@ class PopPolls:
             self._drop(parked)
         else:
             self._list(parked)
+            if parked.looks_again:
+                parked.looks_again = False
+                self._make_due(parked)
 
     def _finish(self, parked: ParkedPop) -> None:
         if parked.done:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pymq.broker.pop import lite_popper
 from pymq.broker.pop.lite_subscriptions import CLIENT_ID_LENGTH_MAX, SILENT_MS
 from pymq.model import pop
 from pymq.model.record import StoredMessage, decode_records
@@ -716,3 +717,26 @@ def test_messages_beyond_the_parents_queue_are_acknowledged() -> None:
         found = p.pop()
         assert p.ack(found) == 0, "queue 0 of the parent is empty"
         p.fill("a", f"a{number + 1}")
+
+
+@pytest.mark.parametrize("attributes", [{"lite.sub.wildcard": "true"}, {}])
+def test_a_pop_looks_at_some_lite_topics_at_a_time_and_goes_on(
+    monkeypatch: pytest.MonkeyPatch, attributes: dict[str, str]
+) -> None:
+    monkeypatch.setattr(lite_popper, "LOOKS_A_POP", 2)
+    p = LitePops(attributes=attributes)
+    lites = [f"s{number}" for number in range(9)]
+    assert p.control("COMPLETE_ADD", *lites, client="first")[0] == 0
+    for lite in lites:
+        p.fill(lite, "m")
+    while (found := p.pop("first")).code == 0:  # all are out
+        assert len(found.messages) <= 2
+    assert p.pop("first").code == NOTHING
+    p.control("COMPLETE_REMOVE", client="first")
+    assert p.control("COMPLETE_ADD", *lites)[0] == 0
+    p.park()
+    assert p.is_waiting()
+    p.fill("s8", "n")
+    p.fill("s9", "new")
+    assert p.control("COMPLETE_ADD", *lites, "s9")[0] == 0
+    assert p.late().bodies == ["new"]
