@@ -10,6 +10,7 @@ from pymq.broker.assembly.parts import BrokerParts
 from pymq.broker.metrics.clients import ClientMetrics
 from pymq.broker.metrics.filters import FilterMetrics
 from pymq.broker.metrics.lag import LagMetrics
+from pymq.broker.metrics.lites import LiteMetrics
 from pymq.broker.metrics.pops import PopMetrics
 from pymq.broker.metrics.raft import RaftMetrics
 from pymq.broker.metrics.replication import ROLE_CHANGES, ReplicationMetrics
@@ -45,6 +46,7 @@ BROKER_METRICS = (
             TransactionMetrics,
             TimerMetrics,
             PopMetrics,
+            LiteMetrics,
         )
         for metric in part.metrics
     ),
@@ -112,6 +114,7 @@ class BrokerMetrics:
                     TransactionMetrics(parts),
                     TimerMetrics(parts),
                     PopMetrics(parts),
+                    LiteMetrics(parts),
                 ],
             )
         return self._of_parts[1]
