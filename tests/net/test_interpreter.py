@@ -1,4 +1,4 @@
-"""How the build of an interpreter is told from what its process has mapped."""
+"""How the build of an interpreter is told from what it was configured with."""
 
 from __future__ import annotations
 
@@ -8,18 +8,24 @@ import pytest
 
 from pymq.net.interpreter import build_of, interpreter_text
 
-SHARED = "7f00-7f01 r-xp 00000000 fe:01 1 /usr/local/lib/libpython3.13.so.1.0\n"
-STATIC = "5500-5501 r-xp 00000000 fe:01 1 /usr/bin/python3.11\n"
+LTO = "'--enable-optimizations' '--with-lto' '--enable-shared'"
+OWN = "'--prefix=/opt/python' '--enable-optimizations'"
 
 
 @pytest.mark.parametrize(
-    ("is_debug", "maps", "build"),
-    [(False, SHARED, "shared library"), (False, STATIC, "static"), (True, STATIC, "debug build"), (False, None, "")],
+    ("arguments", "prefix", "is_debug", "build"),
+    [
+        (LTO, "/usr/local", False, "LTO"),
+        (OWN, "/opt/python", False, "no LTO"),
+        (OWN, "/usr", False, ""),
+        ("", "/opt/python", False, ""),
+        (LTO, "/usr/local", True, "debug build"),
+    ],
 )
-def test_the_build(is_debug: bool, maps: str | None, build: str) -> None:
-    assert build_of(is_debug=is_debug, maps=maps) == build
+def test_the_build(arguments: str, prefix: str, is_debug: bool, build: str) -> None:
+    assert build_of(arguments=arguments, prefix=prefix, is_debug=is_debug) == build
 
 
 def test_the_version_comes_first() -> None:
     version, _, build = interpreter_text().partition(", ")
-    assert version == platform.python_version() and build in ("static", "shared library", "debug build", "")
+    assert version == platform.python_version() and build in ("LTO", "no LTO", "debug build", "")
