@@ -14,6 +14,7 @@ from pymq.client.admin.asking import for_each
 from pymq.errors import NotFoundError, PymqError, RefusedError
 from pymq.model import pop
 from pymq.model import properties as names
+from pymq.model.lite_groups import BIND_TOPIC
 from pymq.model.names import DLQ_PREFIX, check_group, dlq_topic, retry_topic
 from pymq.model.record import StoredMessage
 from pymq.operations.sums import held_messages
@@ -184,12 +185,14 @@ async def resend(
 class Goals:
     """Where dead letters of a group go: to the group's retry topics, or to the topics that they came from.
 
-    ``retry_topics``: those that a cluster may have for the group. Members that pop read one for each topic.
+    ``retry_topics``: those that a cluster may have for the group. Members that pop read one for each topic, and those
+    of lite topics (``reads_lites``) none.
     """
 
     group: str
     to_topic: bool
     retry_topics: frozenset[str] = frozenset()
+    reads_lites: bool = False
 
     def of(self, message: StoredMessage) -> str:
         """Return the topic that a dead letter goes to.
@@ -201,6 +204,10 @@ class Goals:
             raise RefusedError(0, "no property says which topic it came from")
         if self.to_topic:
             return origin
+        if self.reads_lites:
+            raise RefusedError(
+                0, "the group reads lite topics, which have no retry topic: send it to its topic instead"
+            )
         popped = pop.retry_topic_v2(self.group, origin)
         if popped in self.retry_topics:
             return popped
@@ -218,10 +225,11 @@ async def find_goals(admin: Admin, group: str, *, to_topic: bool) -> Goals:
     if to_topic:
         return Goals(group, to_topic)
     own = retry_topic(group)
+    configs = await admin.groups.all_configs()
     found = {name for name in await admin.topics.names() if name.startswith(own) and name != own}
-    if found:
-        found -= {retry_topic(name) for name in await admin.groups.all_configs()}
-    return Goals(group, to_topic, frozenset(found))
+    found -= {retry_topic(name) for name in configs}
+    reads_lites = any(BIND_TOPIC in config.attributes for config in configs.get(group, {}).values())
+    return Goals(group, to_topic, frozenset(found), reads_lites)
 
 
 async def resend_one(producer: Producer, message: StoredMessage, goals: Goals) -> SendResult:
