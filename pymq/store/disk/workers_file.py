@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from pymq.config.values import WORKER_COUNT_MAX
 from pymq.errors import StoreError, UsageError
 from pymq.model.fastjson import JsonError
 from pymq.model.strict_json import decode_json
@@ -20,6 +19,7 @@ from pymq.store.disk.fs import Files, make_directory, put_file
 
 WORKERS_FILE = "workers.json"
 VERSION = 1
+WORKER_COUNT_MAX = 64  # that of the settings, which Spark's tasks don't have
 ROOT_FOLDER = "."  # of worker 0 in a directory that was a broker's alone
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,127}\Z")
 _STORE_MARKS = ("commitlog", "config", "consumequeue", "lock")

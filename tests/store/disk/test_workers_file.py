@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from pymq.config.values import WORKER_COUNT_MAX
+from pymq.config import values
 from pymq.errors import StoreError, UsageError
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.disk.workers_file import (
+    WORKER_COUNT_MAX,
     Layout,
     Worker,
     is_store,
@@ -132,3 +133,7 @@ def test_a_retired_worker_is_not_active() -> None:
     assert Layout("m", (Worker(0, "m-0", "worker-0"), Worker(1, "m-1", "worker-1", True))).active == (
         Worker(0, "m-0", "worker-0"),
     )
+
+
+def test_the_file_takes_as_many_workers_as_the_settings() -> None:
+    assert WORKER_COUNT_MAX == values.WORKER_COUNT_MAX
