@@ -41,9 +41,22 @@ if TYPE_CHECKING:
 LITE_TOPICS_PER_PAGE_MAX = 1000  # named in one answer
 _STORE_TYPE = "default"  # RocketMQ's name of a store with files
 _NO_LAG = -1  # of a lite topic without messages
+_NO_TIME = -1  # no message waits
 NAMES_MAX: Final = 10_000  # of lite topics or subscribers in an answer
 TOP_MAX: Final = 1000  # lite topics in a group's lists
 LITES_AT_ONCE: Final = 100  # whose lag is counted before others have their turn
+
+
+# The lite topics that come first by some number, the last of them at the begin: a heap.
+_Top = list[tuple[int, int, LiteLag]]
+
+
+def _keep(top: _Top, entry: tuple[int, int, LiteLag], count: int) -> None:
+    """Take an entry among the ``count`` greatest: a group may be behind in a million lite topics."""
+    if len(top) < count:
+        heapq.heappush(top, entry)
+    elif count and entry > top[0]:
+        heapq.heapreplace(top, entry)
 
 
 class LiteHandlers:
@@ -181,20 +194,28 @@ class LiteHandlers:
 
     def _whole_lag(self, group: str, parent: str, top_count: int) -> Steps[Reply]:
         """Return the sum of a group's lags, and the lite topics that are furthest behind. Yields now and then."""
-        body = LiteGroupState(group=group, parent_topic=parent)
-        lags: list[LiteLag] = []
+        total, since_ms = 0, _NO_TIME
+        most: _Top = []
+        oldest: _Top = []
         for number, lite in enumerate(self._lights.names_of(parent)):
             lag = self._lag(group, parent, lite)
+            waiting_ms = lag.earliest_unconsumed_timestamp
+            total += lag.lag_count
             if lag.lag_count:
-                lags.append(lag)
+                _keep(most, (lag.lag_count, -number, lag), top_count)
+            if lag.lag_count and waiting_ms >= 0:
+                since_ms = waiting_ms if since_ms == _NO_TIME else min(since_ms, waiting_ms)
+                _keep(oldest, (-waiting_ms, -number, lag), top_count)
             if number % LITES_AT_ONCE == 0:
                 yield
-        body.total_lag_count = sum(lag.lag_count for lag in lags)
-        times = [lag for lag in lags if lag.earliest_unconsumed_timestamp >= 0]
-        body.lag_count_top_k = heapq.nlargest(top_count, lags, key=lambda lag: lag.lag_count)
-        body.lag_timestamp_top_k = heapq.nsmallest(top_count, times, key=lambda lag: lag.earliest_unconsumed_timestamp)
-        if times:
-            body.earliest_unconsumed_timestamp = min(lag.earliest_unconsumed_timestamp for lag in times)
+        body = LiteGroupState(
+            group=group,
+            parent_topic=parent,
+            earliest_unconsumed_timestamp=since_ms,
+            total_lag_count=total,
+            lag_count_top_k=[lag for *_, lag in sorted(most, reverse=True)],
+            lag_timestamp_top_k=[lag for *_, lag in sorted(oldest, reverse=True)],
+        )
         return Reply(body=encode_admin_body(body))
 
     def _lag(self, group: str, parent: str, lite: str) -> LiteLag:

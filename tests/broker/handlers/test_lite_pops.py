@@ -740,3 +740,16 @@ def test_a_pop_looks_at_some_lite_topics_at_a_time_and_goes_on(
     p.fill("s9", "new")
     assert p.control("COMPLETE_ADD", *lites, "s9")[0] == 0
     assert p.late().bodies == ["new"]
+
+
+@pytest.mark.parametrize("top", [0, 1, 3, 6, 9])
+def test_the_lists_of_a_groups_lag_are_those_of_a_sort(top: int) -> None:
+    p = LitePops()
+    counts = {"a": 3, "b": 5, "c": 1, "d": 5, "e": 2, "f": 4}
+    for lite, count in counts.items():
+        p.world.clock.advance(1000)
+        p.fill(lite, *["m"] * count)
+    lag = p.caller.json(Code.GET_LITE_GROUP_INFO, group="g", topK=top)
+    assert lag["totalLagCount"] == 20
+    assert [one["liteTopic"] for one in lag["lagCountTopK"]] == sorted(counts, key=lambda lite: -counts[lite])[:top]
+    assert [one["liteTopic"] for one in lag["lagTimestampTopK"]] == list(counts)[:top]
