@@ -57,9 +57,9 @@ async def lite_topics(admin: Admin, parent: str, prefix: str = "") -> AsyncItera
             for name, offset in rows:
                 if name.startswith(prefix):
                     yield {"lite_topic": name, "next_offset": offset, "broker": target.name}
-            if len(rows) < PAGE_SIZE:
-                break
             start += len(rows)
+            if len(rows) < PAGE_SIZE or start >= page.lite_topic_count:
+                break
 
 
 async def lite_topic(admin: Admin, parent: str, name: str) -> dict[str, Any]:
