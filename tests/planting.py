@@ -10,9 +10,10 @@ import __future__
 
 import functools
 import inspect
+import itertools
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
@@ -115,6 +116,32 @@ def is_caught(bug: Bug, run: Callable[[str], None]) -> bool:
             except (Exception, pytest.fail.Exception):
                 return True
     return False
+
+
+def run_test(test: Callable[..., Any]) -> None:
+    """Run a test that needs at most the fixture ``monkeypatch``, with each set of its parameters."""
+    for arguments in arguments_of(test):
+        with pytest.MonkeyPatch.context() as patch:
+            fixtures = {"monkeypatch": patch} if "monkeypatch" in inspect.signature(test).parameters else {}
+            test(**arguments, **fixtures)
+
+
+def arguments_of(test: Callable[..., Any]) -> Iterator[dict[str, Any]]:
+    """Yield each set of a test's parameters: one empty set when it has none."""
+    marks = [mark.args for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
+    for chosen in itertools.product(*(values for _, values in marks)):
+        arguments: dict[str, Any] = {}
+        for (names, _), value in zip(marks, chosen, strict=True):
+            named = [name.strip() for name in names.split(",")] if isinstance(names, str) else names
+            arguments |= zip(named, _values(value, is_alone=names == named[0]), strict=True)
+        yield arguments
+
+
+def _values(value: Any, *, is_alone: bool) -> Sequence[Any]:
+    """Return the values of a set, as pytest takes it."""
+    if hasattr(value, "marks") and hasattr(value, "values"):  # pytest.param
+        return value.values
+    return [value] if is_alone else value
 
 
 def follow(module: ModuleType, patch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.dispatch import quick_dispatcher
 from pymq.store.log import log_record
 from pymq.store.log.log_record import has_index_entries
-from tests.planting import Bug, Seam, SeedMismatchError, Text, gives
+from tests.planting import Bug, Seam, SeedMismatchError, Text, arguments_of, gives
 
 
 def test_a_function_is_swapped_wherever_it_was_imported() -> None:
@@ -47,3 +47,24 @@ def test_an_outdated_text_is_named_with_the_next_step() -> None:
     ) as told:
         bug.planted().__enter__()
     assert "self._files.unlink(" in str(told.value) and "Seam" in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("marks", "sets"),
+    [
+        ([], [{}]),
+        ([("a", [1, (2, 3)])], [{"a": 1}, {"a": (2, 3)}]),
+        ([(("a",), [(1,), (2,)])], [{"a": 1}, {"a": 2}]),
+        ([("a, b", [(1, 2)]), ("c", [3, pytest.param(4, id="four")])], [{"a": 1, "b": 2, "c": n} for n in (3, 4)]),
+        ([(["a", "b"], [pytest.param(1, 2, id="both")])], [{"a": 1, "b": 2}]),
+    ],
+)
+def test_the_sets_of_a_test_s_parameters_are_those_that_pytest_takes(
+    marks: list[tuple[str, list[object]]], sets: list[dict[str, object]]
+) -> None:
+    def test() -> None:
+        """Stand for a test."""
+
+    for names, values in marks:
+        test = pytest.mark.parametrize(names, values)(test)
+    assert sorted(arguments_of(test), key=str) == sorted(sets, key=str)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -27,7 +26,7 @@ from tests.console.pages import (
 from tests.console.people import test_log_in, test_sessions, test_waits
 from tests.console.seeded_bugs import BUGS
 from tests.console.web import test_bodies, test_headers, test_origins, test_parameters, test_renewed_tls
-from tests.planting import Bug, follow, is_caught
+from tests.planting import Bug, arguments_of, follow, is_caught
 
 pytestmark = [
     pytest.mark.usefixtures("quiet_log"),
@@ -83,18 +82,3 @@ def _fixtures(test: Callable[..., Any], patch: pytest.MonkeyPatch) -> dict[str, 
     wanted = inspect.signature(test).parameters
     known = {"world": test_log_in.World, "monkeypatch": lambda: patch}
     return {name: make() for name, make in known.items() if name in wanted}
-
-
-def arguments_of(test: Callable[..., Any]) -> Iterator[dict[str, Any]]:
-    """Yield each set of a test's parameters."""
-    marks = [mark.args for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
-    for chosen in itertools.product(*(values for _, values in marks)):
-        arguments: dict[str, Any] = {}
-        for (names, _), value in zip(marks, chosen, strict=True):
-            named = _names(names)
-            arguments |= zip(named, value if len(named) > 1 else [value], strict=True)
-        yield arguments
-
-
-def _names(names: str | Sequence[str]) -> list[str]:
-    return [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)

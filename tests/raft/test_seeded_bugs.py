@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
 
 import pytest
 
-from tests.planting import Bug, is_caught
+from tests.planting import Bug, is_caught, run_test
 from tests.raft.seeded_bugs import BUGS
 from tests.raft.story import play
 
@@ -25,12 +24,4 @@ def _run(suite: str) -> None:
             play(seed)
         return
     module, _, name = suite.rpartition(".")
-    test = getattr(import_module(f"tests.raft.{module}"), name)
-    for arguments in _cases(test):
-        test(**arguments)
-
-
-def _cases(test: Any) -> list[dict[str, Any]]:
-    """Return the arguments of each run of a test with at most one parametrize mark."""
-    marks = [mark for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
-    return [dict(zip(marks[0].args[0], values, strict=True)) for values in marks[0].args[1]] if marks else [{}]
+    run_test(getattr(import_module(f"tests.raft.{module}"), name))

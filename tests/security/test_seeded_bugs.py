@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from tests.broker.report import test_group_rows, test_member_rows, test_topic_ro
 from tests.broker.transactions import test_check_permission
 from tests.filterserver import test_filter_audit
 from tests.model import test_access
-from tests.planting import Bug, follow, is_caught
+from tests.planting import Bug, arguments_of, follow, is_caught
 from tests.security import (
     test_acl_5x,
     test_acl_file,
@@ -92,27 +92,17 @@ def _run(suite: str) -> None:
     module = MODULES[module_name]
     with pytest.MonkeyPatch.context() as patch:
         follow(module, patch)
-        for arguments in _arguments(getattr(module, name)):
+        test = getattr(module, name)
+        for arguments in arguments_of(test):
             with tempfile.TemporaryDirectory() as directory:
-                getattr(module, name)(*_fixtures(getattr(module, name), Path(directory), patch), *arguments)
+                test(**_fixtures(test, Path(directory), patch), **arguments)
 
 
-def _fixtures(test: Callable[..., Any], directory: Path, patch: pytest.MonkeyPatch) -> Iterator[object]:
-    """Yield the fixtures that a test begins with."""
-    for name in inspect.signature(test).parameters:
-        if name == "tmp_path":
-            yield directory
-        elif name == "monkeypatch":
-            yield patch
-        elif name == "audited":
-            yield test_audit.Audited(directory / "audit")
-
-
-def _arguments(test: Callable[..., Any]) -> Iterator[Sequence[Any]]:
-    marks = [mark.args for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
-    assert len(marks) <= 1
-    ((names, values),) = marks or [("", [()])]
-    single = not isinstance(names, tuple) and "," not in names
-    for value in values:
-        plain = value.values if hasattr(value, "values") and hasattr(value, "marks") else value
-        yield plain if hasattr(value, "marks") or not single or not names else (plain,)
+def _fixtures(test: Callable[..., Any], directory: Path, patch: pytest.MonkeyPatch) -> dict[str, Any]:
+    wanted = inspect.signature(test).parameters
+    known: dict[str, Callable[[], Any]] = {
+        "tmp_path": lambda: directory,
+        "monkeypatch": lambda: patch,
+        "audited": lambda: test_audit.Audited(directory / "audit"),
+    }
+    return {name: make() for name, make in known.items() if name in wanted}

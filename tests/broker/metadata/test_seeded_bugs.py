@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from importlib import import_module
 
 import pytest
 
 from pymq.client.admin import guarded
 from tests.broker.metadata.seeded_bugs import BUGS
-from tests.planting import Bug, is_caught
+from tests.planting import Bug, is_caught, run_test
 
 pytestmark = pytest.mark.usefixtures("quiet_log")
 
@@ -32,10 +31,4 @@ def test_a_seeded_bug_is_caught(bug: Bug) -> None:
 
 def _run(suite: str) -> None:
     module, _, name = suite.rpartition(".")
-    test = getattr(import_module(f"tests.{module}"), name)
-    marks = [mark.args for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
-    cases = [{argument: value} for argument, values in marks for value in values] or [{}]
-    for case in cases:
-        with pytest.MonkeyPatch.context() as patch:
-            patches = {"monkeypatch": patch} if "monkeypatch" in inspect.signature(test).parameters else {}
-            test(**case, **patches)
+    run_test(getattr(import_module(f"tests.{module}"), name))

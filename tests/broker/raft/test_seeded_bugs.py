@@ -6,7 +6,7 @@ import pytest
 
 from tests.broker.raft import test_driver
 from tests.broker.raft.seeded_bugs import BUGS
-from tests.planting import Bug, is_caught
+from tests.planting import Bug, is_caught, run_test
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
@@ -19,7 +19,4 @@ def _run(suite: str) -> None:
         for seed in range(1, 25):
             test_driver.play([seed])
         return
-    test = getattr(test_driver, suite)
-    marks = [mark for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
-    for value in marks[0].args[1] if marks else [None]:
-        test(**({marks[0].args[0]: value} if marks else {}))
+    run_test(getattr(test_driver, suite))

@@ -7,7 +7,7 @@ import pytest
 from pymq.broker.raft import table_records
 from tests.broker.raft import table_story, test_table_log, test_table_records
 from tests.broker.raft.table_seeded_bugs import BUGS
-from tests.planting import Bug, follow, is_caught
+from tests.planting import Bug, follow, is_caught, run_test
 
 SEEDS_MAX = 12
 MODULES = {"test_table_log": test_table_log, "test_table_records": test_table_records}
@@ -28,8 +28,4 @@ def _run(suite: str) -> None:
         name, _, test_name = suite.rpartition(".")
         module = MODULES[name]
         follow(module, patch)
-        test = getattr(module, test_name)
-        marks = [mark for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
-        cases = [dict(zip(marks[0].args[0], values, strict=True)) for values in marks[0].args[1]] if marks else [{}]
-        for arguments in cases:
-            test(**arguments)
+        run_test(getattr(module, test_name))

@@ -5,14 +5,12 @@ from __future__ import annotations
 import inspect
 import tempfile
 from importlib import import_module
-from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.broker.raft.trust_seeded_bugs import BUGS
-from tests.planting import Bug, is_caught
+from tests.planting import Bug, arguments_of, is_caught
 
 
 @pytest.mark.slow
@@ -25,9 +23,7 @@ def test_a_seeded_bug_is_caught(bug: Bug) -> None:
 def _run(suite: str) -> None:
     module, _, name = suite.rpartition(".")
     test = getattr(import_module(module), name)
-    marks = [mark for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
-    for values in product(*(mark.args[1] for mark in marks)):
-        arguments: dict[str, Any] = {mark.args[0]: value for mark, value in zip(marks, values, strict=True)}
+    for arguments in arguments_of(test):
         with tempfile.TemporaryDirectory() as directory:
             if "tmp_path" in inspect.signature(test).parameters:
                 arguments["tmp_path"] = Path(directory)

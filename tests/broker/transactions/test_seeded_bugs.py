@@ -11,7 +11,7 @@ import pytest
 from tests.broker.transactions.driver import TransactionProducer, world_with_topic
 from tests.broker.transactions.seeded_bugs import BUGS
 from tests.broker.transactions.story import search
-from tests.planting import Bug, is_caught
+from tests.planting import Bug, arguments_of, is_caught
 
 pytestmark = pytest.mark.usefixtures("quiet_log")
 
@@ -27,18 +27,8 @@ def _run(suite: str) -> None:
         return
     module, _, name = suite.rpartition(".")
     test = getattr(import_module(f"tests.broker.{module}"), name)
-    marks = [mark for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
-    for arguments in _cases(marks):
+    for arguments in arguments_of(test):
         _call(test, arguments)
-
-
-def _cases(marks: list[pytest.Mark]) -> list[dict[str, Any]]:
-    if not marks:
-        return [{}]
-    names, values = marks[0].args
-    if isinstance(names, str):
-        return [{names: value} for value in values]
-    return [dict(zip(names, value, strict=True)) for value in values]
 
 
 def _call(test: Any, arguments: dict[str, Any]) -> None:

@@ -19,9 +19,8 @@ from tests.console.changes.seeded_bugs import BUGS
 from tests.console.hostile import test_changes as test_rights_elsewhere
 from tests.console.pages import test_audit as test_audit_page
 from tests.console.secured import secured_broker
-from tests.console.test_seeded_bugs import arguments_of
 from tests.operations.topic import test_resizing
-from tests.planting import Bug, follow, is_caught
+from tests.planting import Bug, arguments_of, follow, is_caught
 
 pytestmark = [
     pytest.mark.usefixtures("quiet_log"),

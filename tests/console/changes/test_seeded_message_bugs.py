@@ -16,10 +16,9 @@ from tests.console.changes import test_dead_letters, test_handling, test_labels,
 from tests.console.changes.seeded_message_bugs import BUGS
 from tests.console.messages import test_export
 from tests.console.pages import test_rendering
-from tests.console.test_seeded_bugs import arguments_of
 from tests.operations.message import test_forward
 from tests.operations.message import test_sending as test_sends
-from tests.planting import Bug, follow, is_caught
+from tests.planting import Bug, arguments_of, follow, is_caught
 
 pytestmark = [
     pytest.mark.usefixtures("quiet_log"),

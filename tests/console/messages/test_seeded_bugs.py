@@ -21,11 +21,10 @@ from tests.console.messages import (
     world,
 )
 from tests.console.messages.seeded_bugs import BUGS
-from tests.console.test_seeded_bugs import arguments_of
 from tests.console.web import test_streams
 from tests.operations.message import test_lookup, test_readers
 from tests.operations.message import test_search as test_blocks
-from tests.planting import Bug, follow, is_caught
+from tests.planting import Bug, arguments_of, follow, is_caught
 
 pytestmark = [
     pytest.mark.usefixtures("quiet_log"),
