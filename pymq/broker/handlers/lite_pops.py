@@ -8,14 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pymq.broker.handlers.pop import (
-    ANSWER_MARGIN_MS,
-    ATTEMPT_ID_LENGTH_MAX,
-    COUNT_MAX,
-    LATE_MS,
-    check_invisible,
-    invalid,
-)
+from pymq.broker.handlers.pop_checks import LATE_MS, check_wishes, failed_reply, is_late, late_reply, wait_ms_of
 from pymq.broker.handlers.read_checks import check_broker_reads, check_group_reads, topic_to_read
 from pymq.broker.messages.message_filter import MessageFilter
 from pymq.broker.metadata.metadata import Metadata
@@ -30,7 +23,7 @@ from pymq.model.pop import ORDERLY_REVIVE_QUEUE
 from pymq.wire.bodies_lites import decode_lite_subscriptions
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, error_reply
+from pymq.wire.dispatch import Peer
 from pymq.wire.headers.lites import PopLiteAnswer, PopLiteHeader, TriggerLiteHeader
 from pymq.wire.reply import Reply
 
@@ -102,20 +95,12 @@ class LitePopHandlers:
         try:
             return self._pop(request, header, peer)
         except PymqError as error:
-            reply = error_reply(error)
-            reply.ext = PopLiteAnswer()  # RocketMQ's clients read its numbers whatever the code is
-            return reply
+            return failed_reply(error, PopLiteAnswer())
 
     def _pop(self, request: Command, header: PopLiteHeader, peer: Peer) -> Reply | None:
-        elapsed_ms = self._clock.now_ms() - header.born_time if header.born_time > 0 else 0
-        wait_ms = min(header.poll_time, header.poll_time - elapsed_ms) - ANSWER_MARGIN_MS
-        if wait_ms + ANSWER_MARGIN_MS < -LATE_MS:
-            return Reply(
-                ResponseCode.POLLING_TIMEOUT,
-                f"{self._config.broker_name}: the pop came {-wait_ms - ANSWER_MARGIN_MS} ms after its waiting time, "
-                f"the limit is {LATE_MS}: compare the client's clock with the broker's",
-                PopLiteAnswer(),
-            )
+        wait_ms = wait_ms_of(header.born_time, header.poll_time, self._clock.now_ms())
+        if is_late(wait_ms):
+            return late_reply(self._config.broker_name, wait_ms, PopLiteAnswer())
         self._check(header)
         ask = LiteAsk(
             header.consumer_group,
@@ -147,14 +132,7 @@ class LitePopHandlers:
     def _check(self, header: PopLiteHeader) -> None:
         """Check a lite pop. Raises Refusal."""
         check_broker_reads(self._config)
-        if not 1 <= header.max_msg_num <= COUNT_MAX:
-            raise invalid(f"maxMsgNum={header.max_msg_num}: ask for 1 to {COUNT_MAX} messages")
-        check_invisible(header.invisible_time)
-        if len(header.attempt_id or "") > ATTEMPT_ID_LENGTH_MAX:
-            raise invalid(
-                f"attemptId has {len(header.attempt_id or '')} characters, the limit is {ATTEMPT_ID_LENGTH_MAX}: "
-                "use a UUID"
-            )
+        check_wishes("maxMsgNum", header.max_msg_num, header.invisible_time, header.attempt_id)
         topic_to_read(self._topics, header.topic, ANY_QUEUE, or_all=True)
         self._control.rules(header.consumer_group, header.topic)
         check_group_reads(self._groups, header.consumer_group, header.topic)
@@ -192,11 +170,7 @@ class LitePopHandlers:
             client = self._client_of(ask)
             popped = self._popper.pop(client, ask, self._clock.now_ms()) if client is not None else None
         except (PymqError, OSError) as error:  # it must not stop the other requests
-            failed = (
-                error_reply(error) if isinstance(error, PymqError) else Reply(ResponseCode.SYSTEM_ERROR, str(error))
-            )
-            failed.ext = PopLiteAnswer()
-            parked.peer.answer(parked.request, failed)
+            parked.peer.answer(parked.request, failed_reply(error, PopLiteAnswer()))
             return True
         # A pop that came before its subscriptions does not wait where others of a wildcard group wait.
         waits_alone = client is not None and client.group.is_wildcard and parked.group != EVERYBODY

@@ -9,6 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pymq.broker.handlers.pop_checks import (
+    LATE_MS,
+    check_invisible,
+    check_wishes,
+    failed_reply,
+    invalid,
+    is_late,
+    late_reply,
+    wait_ms_of,
+)
 from pymq.broker.handlers.read_checks import check_broker_reads, check_group_reads, topic_to_read
 from pymq.broker.messages.message_filter import MessageFilter
 from pymq.broker.messages.writer import NOT_WAITING
@@ -28,7 +38,7 @@ from pymq.model.tables import TopicConfig
 from pymq.wire.bodies_pop import BatchAck, decode_batch_acks
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command, encode_command
-from pymq.wire.dispatch import Peer, error_reply
+from pymq.wire.dispatch import Peer
 from pymq.wire.headers.pop import (
     AckMessageHeader,
     ChangeInvisibleTimeAnswer,
@@ -47,16 +57,6 @@ if TYPE_CHECKING:
     from pymq.broker.messages.expressions import Expressions
     from pymq.broker.messages.writer import Writer
     from pymq.store.store import MessageStore
-
-COUNT_MAX = pop.MESSAGES_PER_CHECK_POINT_MAX
-# RocketMQ's limit, that of its timer: a check point must not outlive the segment of its message.
-INVISIBLE_MAX_MS = 3 * 24 * 3600 * 1000
-# A pop this much older than its own waiting time has no client any more that waits for its answer.
-LATE_MS = 500
-# The answer to a waiting pop leaves this long before the client gives up.
-ANSWER_MARGIN_MS = 50
-# Of an orderly pop; each queue of each group keeps its last one. Java's clients send a UUID.
-ATTEMPT_ID_LENGTH_MAX = 255
 
 
 class PopHandlers:
@@ -103,19 +103,12 @@ class PopHandlers:
         try:
             return self._pop(request, header, peer)
         except PymqError as error:
-            reply = error_reply(error)
-            reply.ext = PopMessageAnswer()  # RocketMQ's clients read its numbers whatever the code is
-            return reply
+            return failed_reply(error, PopMessageAnswer())
 
     def _pop(self, request: Command, header: PopMessageHeader, peer: Peer) -> Reply | None:
-        wait_ms = self._wait_ms(header.born_time, header.poll_time)
-        if wait_ms + ANSWER_MARGIN_MS < -LATE_MS:
-            return Reply(
-                ResponseCode.POLLING_TIMEOUT,
-                f"{self._config.broker_name}: the pop came {-wait_ms - ANSWER_MARGIN_MS} ms after its waiting time, "
-                f"the limit is {LATE_MS}: compare the client's clock with the broker's",
-                PopMessageAnswer(),
-            )
+        wait_ms = wait_ms_of(header.born_time, header.poll_time, self._clock.now_ms())
+        if is_late(wait_ms):
+            return late_reply(self._config.broker_name, wait_ms, PopMessageAnswer())
         ask = self._ask_of(header)
         place = (ask.group, ask.topic, ask.queue_id)
         if self.polls.is_turn_full and self.polls.park(
@@ -131,22 +124,10 @@ class PopHandlers:
             return None
         return _nothing(ResponseCode.POLLING_FULL, ask, popped)
 
-    def _wait_ms(self, born_ms: int, poll_ms: int) -> int:
-        """Return how long a request may wait still; below 0 when its time is over. ``born_ms`` 0 stands for now."""
-        elapsed_ms = self._clock.now_ms() - born_ms if born_ms > 0 else 0
-        return min(poll_ms, poll_ms - elapsed_ms) - ANSWER_MARGIN_MS
-
     def _ask_of(self, header: PopMessageHeader) -> PopAsk:
         """Check a pop and return what it wants. Raises Refusal."""
         check_broker_reads(self._config)
-        if not 1 <= header.max_msg_nums <= COUNT_MAX:
-            raise invalid(f"maxMsgNums={header.max_msg_nums}: ask for 1 to {COUNT_MAX} messages")
-        check_invisible(header.invisible_time)
-        if len(header.attempt_id or "") > ATTEMPT_ID_LENGTH_MAX:
-            raise invalid(
-                f"attemptId has {len(header.attempt_id or '')} characters, the limit is {ATTEMPT_ID_LENGTH_MAX}: "
-                "use a UUID"
-            )
+        check_wishes("maxMsgNums", header.max_msg_nums, header.invisible_time, header.attempt_id)
         topic = self._check_target(header.topic, header.consumer_group, header.queue_id)
         problem = pop.retry_topic_problem(header.consumer_group, header.topic)
         if problem:
@@ -203,11 +184,7 @@ class PopHandlers:
                 return self._notify(parked, parked.ask, is_last)
             popped = self._popper.pop(parked.ask, self._clock.now_ms())
         except (PymqError, OSError) as error:  # it must not stop the other requests
-            failed = (
-                error_reply(error) if isinstance(error, PymqError) else Reply(ResponseCode.SYSTEM_ERROR, str(error))
-            )
-            failed.ext = PopMessageAnswer()
-            parked.peer.answer(parked.request, failed)
+            parked.peer.answer(parked.request, failed_reply(error, PopMessageAnswer()))
             return True
         if popped.count:
             reply = self._found(parked.request, parked.peer, parked.ask, popped)
@@ -236,7 +213,7 @@ class PopHandlers:
         self._check_target(header.topic, header.consumer_group, header.queue_id)
         if self._has_message(header):
             return Reply(ext=NotificationAnswer(has_msg=True, polling_full=False))
-        wait_ms = self._wait_ms(header.born_time, header.poll_time)
+        wait_ms = wait_ms_of(header.born_time, header.poll_time, self._clock.now_ms())
         place = (header.consumer_group, header.topic, header.queue_id)
         is_full = wait_ms > 0 and not self.polls.park(peer, request, header, place, MessageFilter(), wait_ms)
         if wait_ms > 0 and not is_full:
@@ -472,19 +449,8 @@ def _over(header: ChangeInvisibleTimeHeader) -> Refusal:
     )
 
 
-def check_invisible(invisible_ms: int) -> None:
-    """Check an invisible time. Raises Refusal."""
-    if not 0 <= invisible_ms <= INVISIBLE_MAX_MS:
-        raise invalid(f"invisibleTime={invisible_ms}: use 0 to {INVISIBLE_MAX_MS} ms")
-
-
 def _receipt_of(text: str) -> Receipt:
     try:
         return pop.decode_receipt(text)
     except ValueError as error:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"{error}: send the receipt as the broker gave it") from error
-
-
-def invalid(text: str) -> Refusal:
-    """Return the refusal of a value."""
-    return Refusal(ResponseCode.INVALID_PARAMETER, text)

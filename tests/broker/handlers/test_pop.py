@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pymq.broker.assembly.wiring import broker_dispatcher
-from pymq.broker.handlers.pop import INVISIBLE_MAX_MS
+from pymq.broker.handlers.pop_checks import INVISIBLE_MAX_MS
 from pymq.errors import StoreUnavailableError
 from pymq.model import pop
 from pymq.model.draft import Draft

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pymq.broker.handlers.pop import ATTEMPT_ID_LENGTH_MAX
+from pymq.broker.handlers.pop_checks import ATTEMPT_ID_LENGTH_MAX
 from pymq.model import fastjson
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
