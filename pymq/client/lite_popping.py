@@ -33,7 +33,7 @@ async def pop_lites(
         max_msg_num=count_max,
         invisible_time=invisible_ms,
         poll_time=wait_ms,
-        born_time=instance.clock.now_ms(),
+        born_time=0,  # the broker's clock: this one may be wrong
     )
     address = await instance.routes.write_address(queue)
     command = request(RequestCode.POP_LITE_MESSAGE, header)

@@ -168,7 +168,7 @@ class ClientBackend:
             max_msg_num=order.count_max,
             invisible_time=order.invisible_ms,
             poll_time=order.wait_ms,
-            born_time=self._clock.now_ms(),
+            born_time=0,  # the broker's clock: this one may be wrong
             attempt_id=order.attempt_id,
         )
         address = await self._address(order.topic, broker)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pymq.client import Admin, LiteConsumer, Message, Producer, Received, sync
+from pymq.clock import SystemClock
 from pymq.errors import RefusedError, UsageError
 from pymq.model.lite_topics import MULTI_QUEUE_OFFSET
 from pymq.model.tables import SubscriptionGroupConfig
@@ -91,6 +92,23 @@ async def woken_while_it_waits(namesrv: str, directory: Path) -> None:
         assert (found.lite_topic, found.content()) == ("lite-321", b"x")
         assert time.monotonic() - begun < 15, "woken by the message, not by the end of the wait"
         await consumer.ack(found)
+
+
+class LateClock(SystemClock):
+    """The clock of a machine that is an hour behind."""
+
+    def now_ms(self) -> int:
+        return super().now_ms() - 3_600_000
+
+
+async def with_a_late_clock(namesrv: str, directory: Path) -> None:
+    """A consumer whose clock is wrong receives as others do."""
+    parent = await make_parent(namesrv)
+    await send(namesrv, parent, "a", b"0")
+    group = await make_group(namesrv, parent)
+    async with LiteConsumer(group, parent, namesrv=namesrv, clock=LateClock()) as consumer:
+        await consumer.subscribe("a")
+        assert shown(await receive(consumer, 1)) == [("a", b"0")]
 
 
 async def ordered_and_given_back(namesrv: str, directory: Path) -> None:
@@ -187,6 +205,7 @@ async def lite_blocking(namesrv: str, directory: Path) -> None:
 LITE_SCENARIOS = [
     subscribed_one_by_one,
     woken_while_it_waits,
+    with_a_late_clock,
     ordered_and_given_back,
     begin_elsewhere,
     exclusive,

@@ -12,6 +12,7 @@ import grpc
 
 from pymq.client import Admin
 from pymq.client.instance import ClientInstance, ClusterAccess
+from pymq.clock import Clock
 from pymq.model.tables import SubscriptionGroupConfig, TopicConfig
 from pymq.net.runtime import new_event_loop
 from pymq.proxy.client_backend import ClientBackend
@@ -156,9 +157,11 @@ class RawClient:
 
 
 @asynccontextmanager
-async def proxy_of(broker: TestBroker, gatekeeper: Gatekeeper | None = None) -> AsyncIterator[tuple[ProxyServer, str]]:
-    """Serve the broker's cluster; yield the server and its address."""
-    instance = ClientInstance(ClusterAccess(broker.namesrv), clock=broker.clock)
+async def proxy_of(
+    broker: TestBroker, gatekeeper: Gatekeeper | None = None, clock: Clock | None = None
+) -> AsyncIterator[tuple[ProxyServer, str]]:
+    """Serve the broker's cluster; yield the server and its address. ``clock``: the broker's unless it is given."""
+    instance = ClientInstance(ClusterAccess(broker.namesrv), clock=clock or broker.clock)
     backend = ClientBackend(instance)
     server = ProxyServer(ProxyService(backend, instance.clock), None, gatekeeper)
     instance.start()

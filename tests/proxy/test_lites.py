@@ -17,6 +17,7 @@ from pymq.proxy.protocol.names import ClientType, Code
 from pymq.proxy.receipts import Handle, decode_handle, encode_handle
 from pymq.proxy.refusals import ProxyRefusal
 from pymq.testing.broker import TestBroker
+from tests.client.lite_scenarios import LateClock
 from tests.proxy.harness import RawClient, create_group, create_topic, proxy_of, run, until
 
 PARENT = "GrpcLiteParent"
@@ -103,6 +104,21 @@ def test_a_consumer_gets_its_lite_topics_in_order_and_settles_them(broker: TestB
             (dead,) = await other.receive("%DLQ%LiteShared", "Undertaker", long_polling_timeout=SHORT)
             assert dead.body == b"b0" and dead.system_properties.lite_topic == "b"
             await other.close()
+
+    run(work())
+
+
+def test_a_proxy_whose_clock_is_behind_receives_for_its_clients(broker: TestBroker) -> None:
+    async def work() -> None:
+        async with proxy_of(broker, clock=LateClock()) as (_, address):
+            client = LiteClient(address, "late")
+            await client.begin("LiteShared")
+            assert await client.sync(PARTIAL_ADD, "late") == Code.OK
+            assert (await client.send(PARENT, b"0", lite_topic="late")).status.code == Code.OK
+            (found,) = await client.take()
+            assert found.body == b"0" and await client.ack("LiteShared", found) == Code.OK
+            assert await client.sync(COMPLETE_REMOVE) == Code.OK
+            await client.close()
 
     run(work())
 

@@ -69,6 +69,7 @@ FEATURES: dict[str, list[str]] = {
     "lite topics": [
         "subscribed_one_by_one",
         "woken_while_it_waits",
+        "with_a_late_clock",
         "ordered_and_given_back",
         "begin_elsewhere",
         "exclusive",
