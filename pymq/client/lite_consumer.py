@@ -168,8 +168,7 @@ class LiteConsumer(GroupClient):
 
     async def brokers(self) -> list[str]:
         """Return the names of the brokers that have readable queues of the parent topic. Raises as :meth:`receive`."""
-        queues = await self._instance.routes.queues_to_read(self._topic)
-        return sorted({queue.broker_name for queue in queues})
+        return await self._instance.routes.brokers_to_read(self._topic)
 
     def _serve(self, command: Command, address: str) -> Reply | None:
         return self._subscriptions.handle(command, address)

@@ -117,8 +117,7 @@ class ClientSubscriptions:
 
     async def _tell(self, action: str, names: Iterable[str], option: LiteOffsetOption | None = None) -> None:
         """Send a change to all brokers; one that can't be reached gets the whole set later."""
-        queues = await self._instance.routes.queues_to_read(self._parent)
-        brokers = sorted({queue.broker_name for queue in queues})
+        brokers = await self._instance.routes.brokers_to_read(self._parent)
         sent = [self._send(broker, action, names, option) for broker in brokers]
         results = await asyncio.gather(*sent, return_exceptions=True)
         failures = [result for result in results if isinstance(result, BaseException)]

@@ -142,6 +142,10 @@ class RouteCache:
         """Return the readable queues. Raises NotFoundError, UnreachableError, RefusedError."""
         return read_queues(topic, await self.route(topic))
 
+    async def brokers_to_read(self, topic: str) -> list[str]:
+        """Return the sorted names of the brokers with readable queues. Raises as :meth:`queues_to_read`."""
+        return sorted({queue.broker_name for queue in await self.queues_to_read(topic)})
+
     async def write_address(self, queue: MessageQueue, timeout_s: float | None = None) -> str:
         """Return the address of the queue's master. Waits at most ``timeout_s`` for a look-up, if it is given.
 

@@ -192,5 +192,4 @@ class SimpleConsumer(GroupClient):
 
     async def brokers(self, topic: str) -> list[str]:
         """Return the names of the brokers that have readable queues of a topic. Raises as :meth:`receive`."""
-        queues = await self._instance.routes.queues_to_read(topic)
-        return sorted({queue.broker_name for queue in queues})
+        return await self._instance.routes.brokers_to_read(topic)
