@@ -75,8 +75,14 @@ def test_sends_go_on_beside_as_many_idle_connections_as_there_are_descriptors(sm
                 else:
                     assert port == "broker", "only the broker's own port may be full for this address"
                     break
-    with Peer(small.broker) as good:
-        assert good.call(ask(310, {**V2, "b": f"After{port}"}, b"x")).code == 0
+    wait_until("a send once they have ended", lambda: _is_served(small.broker, f"After{port}"))
+
+
+def _is_served(address: str, topic: str) -> bool:
+    """Send over a new connection. Return False when the broker has not noticed yet that others have ended."""
+    with Peer(address) as peer:
+        answer = peer.receive() if peer.send(ask(310, {**V2, "b": topic}, b"x")) else None
+    return answer is not None and answer.code == 0
 
 
 def test_one_address_leaves_connections_to_others(small: Victim) -> None:
