@@ -70,8 +70,14 @@ class SimJobRunner:
 
     tick_us = 100 * MS
 
-    def __init__(self, jobs: list[Job], after_each: Callable[[], None], turns: TurnWatch) -> None:
-        """``turns`` stays idle: simulated work takes no time."""
+    def __init__(
+        self,
+        jobs: list[Job],
+        after_each: Callable[[], None],
+        turns: TurnWatch,
+        activity: Callable[[], int] | None = None,
+    ) -> None:
+        """``turns`` stays idle: simulated work takes no time. Each tick is one, also without ``activity``."""
         self.failure_count = 0
         self._jobs = [(job.run, _Turn(job) if job.period_ms * MS > self.tick_us else None) for job in jobs]
         self._after = after_each

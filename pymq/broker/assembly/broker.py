@@ -429,7 +429,12 @@ class Broker:
             Job("bulk work", TICK_PERIOD_MS, self._bulk_work.tick),
             Job(REGISTRATION_JOB, TICK_PERIOD_MS, self._registering.soon),
         ]
-        self._jobs = JobRunner(jobs, self.server.schedule_turn_end, self.server.turns)
+        self._jobs = JobRunner(
+            jobs,
+            self.server.schedule_turn_end,
+            self.server.turns,
+            activity=lambda: self.server.request_count + parts.store.physical_max_offset,
+        )
         self._jobs.start()
         self.server.note_time()  # a change of role opens the store, too
         return self._registering.use(

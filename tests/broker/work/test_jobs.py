@@ -180,11 +180,12 @@ class TimerLoop(asyncio.SelectorEventLoop):
         (7.3, WAKE_UP_MS, WAKE_UP_MS),
         (WAKE_UP_MS / 2 + 1, WAKE_UP_MS, 2 * WAKE_UP_MS),
         (7.3, 100, 100),
-        (41.9, 100, 150),
+        (41.9, 100, 100),
+        (51.0, 100, 200),
         (7.3, 1000, 1000),
     ],
 )
-def test_jobs_wake_up_the_broker_together(started_ms: float, period_ms: int, due_ms: float) -> None:
+def test_jobs_share_one_timer_at_whole_multiples(started_ms: float, period_ms: int, due_ms: float) -> None:
     loop = TimerLoop()
     loop.now_ms += started_ms
 
@@ -194,10 +195,43 @@ def test_jobs_wake_up_the_broker_together(started_ms: float, period_ms: int, due
 
     loop.run_until_complete(start())
     loop.close()
-    assert loop.times_ms == [pytest.approx(1_000_000 + due_ms)] * 2
+    assert loop.times_ms == [pytest.approx(1_000_000 + due_ms)]
 
 
-def test_all_jobs_run_at_once_and_keep_one_timer_each() -> None:
+def test_jobs_run_less_often_while_nothing_comes_unless_hastened() -> None:
+    loop, activity = TimerLoop(), 0
+
+    async def scenario() -> None:
+        nonlocal activity
+        jobs = [Job("quick", WAKE_UP_MS, lambda: None), Job("own pace", WAKE_UP_MS - 1, lambda: None)]
+        runner = JobRunner(jobs, lambda: None, TurnWatch(SystemClock()), lambda: activity)
+        steady = JobRunner(jobs, lambda: None, TurnWatch(SystemClock()))
+        for each in (runner, steady):
+            each.start()
+        for at_ms, comes, next_ms in (
+            (100, True, 200),
+            (200, True, 300),
+            (300, False, 400),
+            (400, False, 600),
+            (600, False, 800),
+            (800, True, 900),
+        ):
+            loop.now_ms, activity = 1_000_000 + at_ms, activity + comes
+            for each in (runner, steady):
+                each._run_due()
+            assert runner._due_s["quick"] == pytest.approx(1000 + next_ms / 1000), at_ms
+            assert runner._due_s["own pace"] == pytest.approx(1000 + (at_ms + WAKE_UP_MS - 1) / 1000)
+            assert steady._due_s["quick"] == pytest.approx(1000 + (at_ms + WAKE_UP_MS) / 1000)
+        runner.hasten("quick", 5)
+        assert runner._due_s["quick"] == pytest.approx(1000 + 0.805)
+        for each in (runner, steady):
+            each.stop()
+
+    loop.run_until_complete(scenario())
+    loop.close()
+
+
+def test_all_jobs_run_at_once_and_keep_one_timer() -> None:
     async def scenario() -> None:
         runs: list[str] = []
         jobs = [Job("a", 3_600_000, lambda: runs.append("a")), Job("b", 3_600_000, lambda: runs.append("b"))]
@@ -205,11 +239,10 @@ def test_all_jobs_run_at_once_and_keep_one_timer_each() -> None:
         runner.run_all()
         assert runs == []  # not started
         runner.start()
-        before = {name: timer for name, (_, timer) in runner._timers.items()}
+        before = dict(runner._due_s)
         runner.run_all()
         assert runs == ["a", "after", "b", "after"]
-        assert all(timer.cancelled() for timer in before.values())
-        assert [timer.cancelled() for _, timer in runner._timers.values()] == [False, False]
+        assert runner._due_s.keys() == before.keys() and runner._timer is not None
         runner.stop()
 
     asyncio.run(scenario())
