@@ -56,6 +56,11 @@ class ConsoleProcess:
             if self._process.stdout is not None:
                 self._process.stdout.close()
 
+    def start_again(self) -> None:
+        """End the process and start another, on another port."""
+        self.__exit__(None, None, None)
+        self.__enter__()
+
     @property
     def log(self) -> str:
         return "".join(self._log)

@@ -4,22 +4,53 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from pymq.client.admin.asking import Asking, BrokerTarget
 from pymq.clock import ManualClock
 from pymq.errors import UnreachableError
-from pymq.operations.asking.retried import RETRY_AFTER_MS, Retried
+from pymq.operations.asking.retried import FIRST_RETRY_AFTER_MS, RETRY_AFTER_MS, Retried
 
 
 def test_an_unreached_broker_is_forgotten_after_a_while() -> None:
     clock, unreached = ManualClock(), {"broker-a": "away"}
     retried = Retried(unreached, clock)
     retried.forget_old()
-    clock.advance(RETRY_AFTER_MS - 1)
+    clock.advance(FIRST_RETRY_AFTER_MS - 1)
     retried.forget_old()
     assert unreached == {"broker-a": "away"}
     clock.advance(1)
     retried.forget_old()
     assert unreached == {}
+
+
+def _pause_ms(retried: Retried, unreached: dict[str, str], clock: ManualClock) -> int:
+    """Return how long a broker is not asked that could not be reached just now."""
+    unreached["broker-a"] = "away"
+    retried.forget_old()
+    begun_ms = clock.monotonic_ms()
+    while unreached:
+        clock.advance(500)
+        retried.forget_old()
+    return clock.monotonic_ms() - begun_ms
+
+
+def test_each_try_that_fails_doubles_the_pause_up_to_the_longest() -> None:
+    clock, unreached = ManualClock(), dict[str, str]()
+    retried = Retried(unreached, clock)
+    pauses_ms = [_pause_ms(retried, unreached, clock) for _ in range(7)]
+    assert pauses_ms == [1000, 2000, 4000, 8000, 16_000, RETRY_AFTER_MS, RETRY_AFTER_MS]
+
+
+@pytest.mark.parametrize(("reached_ms", "pause_ms"), [(RETRY_AFTER_MS - 1, 4000), (RETRY_AFTER_MS, 1000)])
+def test_a_broker_that_was_reached_for_long_begins_with_the_first_pause(reached_ms: int, pause_ms: int) -> None:
+    clock, unreached = ManualClock(), dict[str, str]()
+    retried = Retried(unreached, clock)
+    for _ in range(2):
+        _pause_ms(retried, unreached, clock)
+    clock.advance(reached_ms)
+    retried.forget_old()
+    assert _pause_ms(retried, unreached, clock) == pause_ms
 
 
 def test_each_broker_has_its_own_while() -> None:
