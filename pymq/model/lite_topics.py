@@ -32,7 +32,8 @@ _OFFSET_MAX = (1 << 63) - 1
 _FORBIDDEN = ",/"  # RocketMQ's separator of several light queues, and a path's
 
 
-_LIGHT_PROPERTIES = (
+# The name of the topic, that of the lite topic, the offset.
+LIGHT_PROPERTIES_TEMPLATE = (
     f"{MULTI_DISPATCH}\x01{LIGHT_QUEUE_PREFIX}".replace("%", "%%")
     + f"%b{_NAME_SEPARATOR}%b\x02{MULTI_QUEUE_OFFSET}\x01%d\x02"
 ).encode()
@@ -134,7 +135,7 @@ def lite_topic_of(properties: bytes) -> str | None:
 
 def light_properties(parent: str, lite: str, offset: int) -> bytes:
     """Return the properties of a message that is in a light queue, as RocketMQ's broker adds them."""
-    return _LIGHT_PROPERTIES % (parent.encode(), lite.encode(), offset)
+    return LIGHT_PROPERTIES_TEMPLATE % (parent.encode(), lite.encode(), offset)
 
 
 def light_properties_max_bytes(parent: str, lite: str) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pymq.broker.fast.tags import take_tags
 from pymq.broker.runtime import Runtime
 from pymq.model.layout import SENT_PROPERTIES_MAX_BYTES
-from pymq.model.lite_topics import light_properties_max_bytes, lite_name_problem
+from pymq.model.lite_topics import LIGHT_PROPERTIES_TEMPLATE, light_properties_max_bytes, lite_name_problem
 
 if TYPE_CHECKING:
     from pymq.broker.fast.header import SendExt
@@ -36,7 +36,7 @@ class FastLites:
         self._stager = stager
         self._targets = targets
         self._lights = lights
-        self._has = lights.has
+        self._place = lights.place
 
     def put(self, ext: SendExt, draft: Draft, *, is_sole: bool) -> tuple[int, int] | None:
         """Stage the message; return its physical offset and its queue offset.
@@ -59,11 +59,13 @@ class FastLites:
         properties = raw + self._enrichment
         if len(properties) + len(topic) + len(name) > _SIZE_MAX_BYTES:
             return None
-        if not (self._has(topic, lite) or self._may_begin(lite)) or (_TAGS in raw and not take_tags(draft, raw)):
+        number, offset = self._place(topic, lite)
+        if (number < 0 and not self._may_begin(lite)) or (_TAGS in raw and not take_tags(draft, raw)):
             return None
-        draft.properties = properties
-        queue_offset = target.queue.next_offset
-        physical_offset, size = self._stager.stage_lite(target.queue, draft, lite)
+        queue = target.queue
+        draft.properties = properties + LIGHT_PROPERTIES_TEMPLATE % (queue.topic_part[1:], name, offset)
+        queue_offset = queue.next_offset
+        physical_offset, size = self._stager.stage_lite(queue, draft, lite, number, offset)
         target.meter.add(1, size)
         self._writer.staged_count += 1
         return physical_offset, queue_offset

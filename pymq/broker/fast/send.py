@@ -171,10 +171,10 @@ class FastSends:
         try:
             if is_batch:
                 sent = self._many(head, draft, unique_key, payload, body_at) if kind == _PLAIN else None
-            elif kind != _PLAIN:
-                sent = self._waiting(head, draft, unique_key, kind == _SOLE_LITE)
-            else:
+            elif kind == _PLAIN:
                 sent = self._one(head, draft, raw, unique_key)
+            else:
+                sent = (self._lite if kind == _SOLE_LITE else self._waiting)(head, draft, unique_key)
         except StoreError:
             return False  # nothing is staged: the plain path meets the same error and answers with it
         if sent is None:
@@ -213,20 +213,24 @@ class FastSends:
         self._writer.staged_count += 1
         return SENT, (self._host_hex, physical_offset, queue_id, queue_offset, unique_key, head.opaque)
 
-    def _waiting(self, head: SendHead, draft: Draft, unique_key: bytes, is_sole_lite: bool) -> Sent | None:
-        """Take a message of a lite topic, or one that waits in a system topic for its time or its transaction."""
-        ext, handle = head.extFields, b""
-        is_half = not is_sole_lite and b"TRAN_MSG\x01" in draft.keyed
-        if is_half or (not is_sole_lite and b"TIMER_DEL" in draft.keyed):
-            waiting = (self._halves if is_half else self._timer_puts).put(ext, draft, unique_key)
-            if waiting is None:
-                return None
-            physical_offset, queue_offset, handle = waiting
-        else:
-            placed = self._lites.put(ext, draft, is_sole=is_sole_lite)
-            if placed is None:
-                return None
-            physical_offset, queue_offset = placed
+    def _lite(self, head: SendHead, draft: Draft, unique_key: bytes, *, is_sole: bool = True) -> Sent | None:
+        """Take a message of a lite topic."""
+        ext = head.extFields
+        placed = self._lites.put(ext, draft, is_sole=is_sole)
+        if placed is None:
+            return None
+        return SENT, (self._host_hex, placed[0], ext.queue_id, placed[1], unique_key, head.opaque)
+
+    def _waiting(self, head: SendHead, draft: Draft, unique_key: bytes) -> Sent | None:
+        """Take a message that waits in a system topic for its time or its transaction, or one of a lite topic."""
+        ext = head.extFields
+        is_half = b"TRAN_MSG\x01" in draft.keyed
+        if not is_half and b"TIMER_DEL" not in draft.keyed:
+            return self._lite(head, draft, unique_key, is_sole=False)
+        waiting = (self._halves if is_half else self._timer_puts).put(ext, draft, unique_key)
+        if waiting is None:
+            return None
+        physical_offset, queue_offset, handle = waiting
         if handle:
             values = (self._host_hex, physical_offset, ext.queue_id, queue_offset, unique_key, handle, head.opaque)
             return SENT_TIMER, values

@@ -23,7 +23,8 @@ class LightReader:
     def __init__(self, lights: LightQueues, log: CommitLog) -> None:
         self._lights = lights
         self._log = log
-        self.has = lights.has  # of each send of a lite topic
+        self.has = lights.has
+        self.place = lights.place  # for each send of a lite topic
 
     @property
     def count(self) -> int:

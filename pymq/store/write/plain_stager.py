@@ -31,7 +31,6 @@ from pymq.model.layout import (
     TOPIC_V1_SIZE_MAX_BYTES,
     UNIT,
 )
-from pymq.model.lite_topics import light_properties
 from pymq.model.properties import has_broker_word, tags_code_of
 from pymq.model.record import numbers_error
 from pymq.store.queue.batch_queue import BatchQueue
@@ -182,14 +181,16 @@ class PlainStager:
         keys.times_ms.append(store_ms)
         return at, size
 
-    def stage_lite(self, queue: ConsumeQueue, draft: Draft, lite: str) -> tuple[int, int]:
-        """Do as :meth:`stage` for a message of a lite topic, which gets a place in the light queue, too."""
-        lights, topic = self._appender.lights, queue.topic
-        number, offset = lights.place(topic, lite)
-        draft.properties += light_properties(topic, lite, offset)
+    def stage_lite(self, queue: ConsumeQueue, draft: Draft, lite: str, number: int, offset: int) -> tuple[int, int]:
+        """Do as :meth:`stage` for a message of a lite topic.
+
+        It gets ``offset`` of light queue ``number``, as :attr:`LightReader.place` gives them and the draft's properties
+        say it.
+        """
         at, size = self.stage(queue, draft)
-        lights.note_staged(topic, lite, number, offset)
-        self._batch.lights.append((topic, lite, number, offset, at, size, self._appender.last_store_ms))
+        store, topic = self._appender, queue.topic
+        store.lights.note_staged(topic, lite, number, offset)
+        self._batch.lights.append((topic, lite, number, offset, at, size, store.last_store_ms))
         return at, size
 
     def stage_batch(
