@@ -1,8 +1,8 @@
 """A process that has loaded a program once and forks a child for each request: they start at once and share its memory.
 
-Requests come over a socket of whole packets: the child's arguments as JSON, and two descriptors, its standard input and
-output. Answers are the child's process id, and later the code with which it ended. The end of the socket ends the
-server, not its children.
+Requests come over a socket of whole packets: the child's arguments and its changes to the environment as JSON, and two
+descriptors, its standard input and output. Answers are the child's process id, and later the code with which it ended.
+The end of the socket ends the server, not its children.
 """
 
 from __future__ import annotations
@@ -12,14 +12,47 @@ import os
 import select
 import signal
 import socket
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 PACKET_MAX_BYTES: Final = 1024 * 1024
 DESCRIPTORS: Final = 2
 
 Run = Callable[[list[str]], int]
+
+
+class BegunServer(NamedTuple):
+    """A server that this process forked off itself, and the socket to it."""
+
+    pid: int
+    control: socket.socket
+
+
+def fork_off(program: Callable[[socket.socket], None]) -> BegunServer:
+    """Fork a server off this process, whose modules it has then, too. ``program`` calls :func:`serve` with its socket.
+
+    Call it before the process has threads or an event loop. Raises OSError.
+    """
+    control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            control.close()
+            os.setsid()
+            nothing = os.open(os.devnull, os.O_RDONLY)
+            os.dup2(nothing, 0)
+            os.close(nothing)
+            program(theirs)
+            code = 0
+        except Exception:
+            traceback.print_exc()
+        finally:
+            os._exit(code)  # nothing of the process before is to run in the server
+    theirs.close()
+    return BegunServer(pid, control)
 
 
 def serve(control: socket.socket, run: Run) -> None:
@@ -42,13 +75,19 @@ def serve(control: socket.socket, run: Run) -> None:
             return
         pid = os.fork()
         if pid == 0:
-            _become(run, json.loads(raw), descriptors, [control, wake, waker])
+            _become(run, **json.loads(raw), descriptors=descriptors, inherited=[control, wake, waker])
         for descriptor in descriptors:
             os.close(descriptor)
         _send(control, {"pid": pid})
 
 
-def _become(run: Run, arguments: list[str], descriptors: list[int], inherited: list[socket.socket]) -> NoReturn:
+def _become(
+    run: Run,
+    arguments: list[str],
+    environ: dict[str, str | None],
+    descriptors: list[int],
+    inherited: list[socket.socket],
+) -> NoReturn:
     code = 1
     try:
         signal.set_wakeup_fd(-1)
@@ -59,6 +98,11 @@ def _become(run: Run, arguments: list[str], descriptors: list[int], inherited: l
             os.close(descriptor)
         for each in inherited:
             each.close()
+        for key, value in environ.items():
+            if value is None:
+                os.environ.pop(key, None)
+            else:
+                os.environ[key] = value
         code = run(arguments)
     finally:
         os._exit(code)  # nothing of the server's is to run in the child

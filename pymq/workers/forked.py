@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from pymq.net.fork_server import PACKET_MAX_BYTES
+from pymq.net.fork_server import PACKET_MAX_BYTES, BegunServer
 from pymq.net.runtime import ENDS_WITH_INPUT
 from pymq.net.service_manager import VARIABLE as SERVICE_VARIABLE
 
@@ -27,6 +27,12 @@ def can_fork() -> bool:
 def worker_environ(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a worker: it ends with its input, and is nothing to the service manager."""
     return {key: value for key, value in environ.items() if key != SERVICE_VARIABLE} | {ENDS_WITH_INPUT: "1"}
+
+
+def _changes(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str | None]:
+    """Return what makes one environment of another; None: without this variable."""
+    changed = {key: value for key, value in after.items() if before.get(key) != value}
+    return changed | dict.fromkeys(before.keys() - after.keys())
 
 
 class _Pipes(NamedTuple):
@@ -85,14 +91,47 @@ class ForkedChild:
             signal.pidfd_send_signal(self._pidfd, number)
 
 
+class _OwnServer:
+    """A server that this process forked off itself, as far as :class:`asyncio.subprocess.Process` is needed."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._pidfd = os.pidfd_open(pid)
+        self._code = 0
+
+    def terminate(self) -> None:
+        if self._pidfd >= 0:
+            signal.pidfd_send_signal(self._pidfd, signal.SIGTERM)
+
+    async def wait(self) -> int:
+        if self._pidfd >= 0:
+            loop, ended = asyncio.get_running_loop(), asyncio.Event()
+            loop.add_reader(self._pidfd, ended.set)
+            await ended.wait()
+            loop.remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = -1
+            self._reap()
+        return self._code
+
+    def _reap(self) -> None:
+        _, status = os.waitpid(self.pid, 0)
+        self._code = os.waitstatus_to_exitcode(status)
+
+
 class ForkServer:
     """The process that forks workers. It is started at the first one, and again when it has ended."""
 
-    def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
-        """``command``: a program that calls :func:`pymq.net.fork_server.serve` with the socket of its last word."""
+    def __init__(self, command: Sequence[str], environ: Mapping[str, str], begun: BegunServer | None = None) -> None:
+        """``command``: a program that calls :func:`pymq.net.fork_server.serve` with the socket of its last word.
+
+        ``environ``: the environment of workers. ``begun``: the first server, which runs.
+        """
         self._command = command
-        self._environ = environ
-        self._process: asyncio.subprocess.Process | None = None
+        self._environ = worker_environ(environ)
+        self._changes = _changes(os.environ, self._environ)
+        self._begun = begun
+        self._process: asyncio.subprocess.Process | _OwnServer | None = None
         self._control: socket.socket | None = None
         self._children: dict[int, ForkedChild] = {}
         self._ended_early: dict[int, int] = {}
@@ -118,7 +157,8 @@ class ForkServer:
             own_output, output_end = os.pipe()
             answer: asyncio.Future[int] = loop.create_future()
             try:
-                socket.send_fds(control, [json.dumps(list(arguments)).encode()], [input_end, output_end])
+                asked = {"arguments": list(arguments), "environ": self._changes}
+                socket.send_fds(control, [json.dumps(asked).encode()], [input_end, output_end])
                 self._asked.append(answer)
                 pid = await answer
             except OSError:
@@ -135,22 +175,30 @@ class ForkServer:
             return child
 
     async def _begin(self) -> socket.socket:
-        control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        if self._begun is not None:
+            self._process, control = _OwnServer(self._begun.pid), self._begun.control
+            self._begun = None
+        else:
+            control = await self._begin_program()
         control.setblocking(False)
+        self._control = control
+        asyncio.get_running_loop().add_reader(control, self._read, control)
+        return control
+
+    async def _begin_program(self) -> socket.socket:
+        control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             try:
                 self._process = await asyncio.create_subprocess_exec(
                     *(*self._command, str(theirs.fileno())),
                     stdin=asyncio.subprocess.DEVNULL,
-                    env=worker_environ(self._environ),
+                    env=self._environ,
                     pass_fds=[theirs.fileno()],
                     start_new_session=True,
                 )
             except BaseException:
                 control.close()
                 raise
-        self._control = control
-        asyncio.get_running_loop().add_reader(control, self._read, control)
         return control
 
     def _read(self, control: socket.socket) -> None:
@@ -185,6 +233,8 @@ class ForkServer:
 
     async def stop(self) -> None:
         """End the server. Call it when its children have ended."""
+        if self._begun is not None:
+            await self._begin()
         if self._control is not None:
             self._end(self._control)
         if self._process is not None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 
@@ -102,6 +103,65 @@ def test_children_go_on_when_the_server_is_killed_and_the_next_one_starts() -> N
         assert await other.wait() == -signal.SIGKILL
 
     run(work)
+
+
+OWN_PROGRAM = """
+import asyncio, json, os, signal, sys
+from pymq.net.fork_server import fork_off, serve
+from pymq.workers.forked import ForkServer
+def run(words):
+    print(json.dumps([words, os.environ.get("MORE"), os.environ.get("NOTIFY_SOCKET"), os.getppid()]), flush=True)
+    return len(sys.stdin.read())
+def program(control):
+    if sys.argv[1] == "broken":
+        raise ValueError("a bug")
+    serve(control, run)
+begun = fork_off(program)
+async def main():
+    environ = {key: value for key, value in os.environ.items() if key != "NOTIFY_SOCKET"}
+    forks = ForkServer(["/nothing/here"], environ | {"MORE": "x"}, begun)
+    found = []
+    if sys.argv[1] == "works":
+        child = await forks.start(["a", "b"])
+        found.append(json.loads(await child.stdout.readline()) == [["a", "b"], "x", None, begun.pid])
+        child.stdin.close()
+        found.append(await child.wait())
+        os.kill(begun.pid, signal.SIGKILL)
+        found.append(await forks._process.wait())
+    while sys.argv[1] != "unused":
+        try:
+            await forks.start(["c"])
+        except FileNotFoundError:  # it began the program, as there is no server
+            break
+        except OSError:
+            await asyncio.sleep(0)
+    await forks.stop()
+    found.append(os.path.exists(f"/proc/{begun.pid}"))
+    print(json.dumps(found))
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "found"),
+    [
+        ("works", [True, 0, -signal.SIGKILL, False]),
+        ("broken", [False]),
+        ("unused", [False]),
+    ],
+)
+def test_a_server_that_this_process_forked_off_is_the_first_one(how: str, found: list[object]) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", OWN_PROGRAM, how],
+        env={**os.environ, VARIABLE: "/none"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout) == found
+    assert ("ValueError: a bug" in ran.stderr) is (how == "broken")
 
 
 def test_a_server_that_cannot_start_is_an_error_of_the_system() -> None:

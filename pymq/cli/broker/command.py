@@ -128,7 +128,7 @@ def broker(
     """Run a broker. Flags override --set, then come environment variables (PYMQ_LISTEN_PORT, …), file and defaults."""
     if context.invoked_subcommand is not None:
         return
-    from pymq.cli.broker.machine import CommandLine, is_machine, serve_machine
+    from pymq.cli.broker.machine import CommandLine, begin_fork_server, is_machine, serve_machine
     from pymq.cli.common.servers import build_broker_config, given_pairs, name_worker, set_up_logging
     from pymq.net.runtime import run
 
@@ -151,7 +151,7 @@ def broker(
     config = build_broker_config(config_file, settings, flags)
     if is_machine(config):
         line = CommandLine(config_file, given_pairs(settings, flags), log_level, grpc_port, grpc_signature_age)
-        run(serve_machine(config, line, as_json))
+        run(serve_machine(config, line, begin_fork_server(), as_json))
         return
     if config.is_worker:
         name_worker(config.broker_name)

@@ -18,13 +18,13 @@ MODULES = (
 )
 
 
-def run() -> None:
-    """Serve the socket whose number is the last argument."""
+def serve_loaded(control: socket.socket) -> None:
+    """Load the modules, then fork workers for whoever has the other end of the socket."""
     load(*MODULES)
     gc.collect()
     gc.freeze()
-    serve(socket.socket(fileno=int(sys.argv[-1])), main.run)
+    serve(control, main.run)
 
 
 if __name__ == "__main__":
-    run()
+    serve_loaded(socket.socket(fileno=int(sys.argv[-1])))

@@ -18,6 +18,7 @@ from pymq.errors import StoppedError, UsageError
 
 if TYPE_CHECKING:
     from pymq.config import BrokerConfig
+    from pymq.net.fork_server import BegunServer
     from pymq.net.runtime import StopSignals
     from pymq.store.disk.workers_file import Layout
     from pymq.workers.supervisor import Supervised, Supervisor
@@ -64,13 +65,25 @@ def _cores() -> list[int]:
     return list(range(os.cpu_count() or 1))
 
 
-async def serve_machine(config: BrokerConfig, line: CommandLine, as_json: bool) -> None:
+def begin_fork_server() -> BegunServer | None:
+    """Begin to load what workers need in a process beside this one, which has no event loop yet; None: not here.
+
+    Raises OSError.
+    """
+    from pymq.cli.broker.fork_server import serve_loaded
+    from pymq.net.fork_server import fork_off
+    from pymq.workers.forked import can_fork
+
+    return fork_off(serve_loaded) if can_fork() else None
+
+
+async def serve_machine(config: BrokerConfig, line: CommandLine, forks: BegunServer | None, as_json: bool) -> None:
     """Run the workers until a signal comes. Raises UsageError, ConfigError, StoreError."""
     from pymq.net.runtime import StopSignals
     from pymq.net.service_manager import notify
 
     with StopSignals() as signals, suppress(StoppedError):
-        async with running_workers(config, line, signals) as machine:
+        async with running_workers(config, line, signals, forks) as machine:
             _print_ready(machine, as_json)
             notify(f"READY=1\nSTATUS={machine.up_count} of {len(machine.layout.active)} workers serve")
             await signals.wait()
@@ -114,9 +127,13 @@ def _state(one: Supervised) -> str:
 
 @asynccontextmanager
 async def running_workers(
-    config: BrokerConfig, line: CommandLine, signals: StopSignals, environ: Mapping[str, str] = os.environ
+    config: BrokerConfig,
+    line: CommandLine,
+    signals: StopSignals,
+    begun: BegunServer | None,
+    environ: Mapping[str, str] = os.environ,
 ) -> AsyncIterator[Machine]:
-    """Start the workers, and end them with the block.
+    """Start the workers, and end them with the block. ``begun``: of :func:`begin_fork_server`.
 
     Raises UsageError, ConfigError, StoreError, and StoppedError when a signal ends the start.
     """
@@ -131,7 +148,7 @@ async def running_workers(
     from pymq.workers.supervisor import Supervisor
 
     root = config.store_path_root_dir
-    forks = ForkServer([sys.executable, "-m", FORK_SERVER], environ) if can_fork() else None
+    forks = ForkServer([sys.executable, "-m", FORK_SERVER], environ, begun) if can_fork() else None
 
     async def start(line: CommandLine, settings: Mapping[str, str]) -> WorkerProcess:
         words = worker_arguments(line, settings)

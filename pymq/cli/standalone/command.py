@@ -116,7 +116,7 @@ def standalone(
     import shutil
     import tempfile
 
-    from pymq.cli.broker.machine import CommandLine, is_machine
+    from pymq.cli.broker.machine import CommandLine, begin_fork_server, is_machine
     from pymq.cli.common.servers import build_broker_config, given_pairs, set_up_logging
     from pymq.config import load_namesrv_config
     from pymq.config.base import ORIGIN_DEFAULT
@@ -157,6 +157,7 @@ def standalone(
         namesrv_config.init_authentication_user = broker_config.init_authentication_user
         namesrv_config.auth_file_comes_later = True
         if is_machine(broker_config):
+            forks = begin_fork_server()
             from pymq.cli.standalone.workers import serve_workers
 
             given = given_pairs(settings, {key: value for key, value in flags.items() if key != "storePathRootDir"})
@@ -164,7 +165,7 @@ def standalone(
                 key: value for key, value in defaults.items() if broker_config.origin(key) == ORIGIN_DEFAULT
             } | given
             line = CommandLine(config_file, given, log_level, grpc_port, grpc_signature_age)
-            run(serve_workers(namesrv_config, broker_config, line, console_port, as_json))
+            run(serve_workers(namesrv_config, broker_config, line, forks, console_port, as_json))
             return
         run(_serve(namesrv_config, broker_config, grpc_port, grpc_signature_age, console_port, as_json))
     finally:

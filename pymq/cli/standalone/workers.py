@@ -17,6 +17,7 @@ from pymq.cli.proxy.command import grpc_member, grpc_text
 from pymq.config import BrokerConfig, NamesrvConfig
 from pymq.config.security import AUTH_FILE_NAME, has_users, is_secured
 from pymq.errors import StoppedError
+from pymq.net.fork_server import BegunServer
 from pymq.net.runtime import StopSignals
 from pymq.security.credentials import Credentials
 from pymq.security.security import server_credentials
@@ -31,6 +32,7 @@ async def serve_workers(
     namesrv_config: NamesrvConfig,
     config: BrokerConfig,
     line: CommandLine,
+    forks: BegunServer | None,
     console_port: int | None,
     as_json: bool,
 ) -> None:
@@ -45,7 +47,7 @@ async def serve_workers(
             config.namesrv_addr = namesrv.address
             own = line._replace(given=dict(line.given) | given | {"namesrvAddr": namesrv.address})
             async with (
-                running_workers(config, own, signals, os.environ | environ) as machine,
+                running_workers(config, own, signals, forks, os.environ | environ) as machine,
                 console_beside(console_port, namesrv.address) as console,
             ):
                 _print_ready(machine, console, as_json)
