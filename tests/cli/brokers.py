@@ -19,6 +19,7 @@ from tests.cli.common.test_servers import STOP_TIMEOUT_S, first_line, process
 from tests.ports import free_port_block
 
 DEADLINE_S = 90.0
+POLL_S = 0.05
 SETTINGS = ("mappedFileSizeCommitLog=1048576", "maxHashSlotNum=1000", "maxIndexNum=4000")
 
 
@@ -134,7 +135,7 @@ class Brokers:
             if all(self._is_expected(found.get(self.addresses[name]), broker_id) for name, broker_id in ids.items()):
                 return
             assert time.monotonic() < deadline, found
-            time.sleep(0.05)
+            time.sleep(POLL_S)
 
     def wait_for_ack(self, capsys: Any, master: str) -> None:
         """Wait until a master knows that its slaves have its log, and has told the name server who they are."""
@@ -144,6 +145,7 @@ class Brokers:
             if status["slaves"] and all(one["ack_offset"] == status["log_end"] > 0 for one in status["slaves"]):
                 break
             assert time.monotonic() < deadline, status
+            time.sleep(POLL_S)
         # A master answers this after the registration that it sends with the first ack.
         self.json(capsys, "broker", "status", self.addresses[master], "-o", "json")
 
@@ -153,7 +155,7 @@ class Brokers:
         with Admin(namesrv=self.namesrv) as admin:
             while master not in [data.master_address for data in admin.cluster.info().broker_addr_table.values()]:
                 assert time.monotonic() < deadline, f"{master} is not listed as the master"
-                time.sleep(0.05)
+                time.sleep(POLL_S)
 
     def _listed(self, capsys: Any) -> dict[str, dict[str, Any]]:
         """Return the brokers by address; empty when the name server does not answer in time."""

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sysconfig
+import time
 import uuid
 from pathlib import Path
 
@@ -82,6 +83,7 @@ def test_a_pipeline_writes_a_table_of_delta(server: Broker, tmp_path: Path, monk
         if first == 0:
             while not list(Path("orders-table").rglob("*.parquet")):
                 assert running.poll() is None, running.communicate()[1]
+                time.sleep(probe.POLL_INTERVAL_S)
             running.kill()
             running.communicate()
             running = command("pipeline", "run", "orders.toml", "--once")

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -164,6 +165,7 @@ def test_a_killed_export_leaves_nothing_visible_that_is_not_committed(
     staging = ObjectPath(f"{url}/_pymq/staging")
     while not staging.is_dir():
         assert running.poll() is None, "it ended before it was killed"
+        time.sleep(probe.POLL_INTERVAL_S)
     running.kill()
     running.wait()
     is_committed = visible(url) != []

@@ -15,7 +15,7 @@ import pytest
 
 from pymq.client import Message, Producer
 from pymq.errors import EXIT_NOT_FOUND, EXIT_OK, EXIT_REFUSED, EXIT_UNREACHABLE, EXIT_USAGE, PymqError
-from tests.cli.brokers import DEADLINE_S, Brokers
+from tests.cli.brokers import DEADLINE_S, POLL_S, Brokers
 from tests.cli.schemas import assert_documented
 
 pytestmark = pytest.mark.timeout(600)  # starts many processes, one after the other
@@ -244,6 +244,7 @@ def test_a_slave_of_other_bytes_is_shown_and_not_promoted(group: Brokers, capsys
     deadline = time.monotonic() + DEADLINE_S
     while not problem():
         assert time.monotonic() < deadline
+        time.sleep(POLL_S)
     group.kill("a")
     assert group.run("broker", "promote", "broker-a", "--yes") == EXIT_REFUSED
     shown = group.json(capsys, "broker", "promote", "broker-a", "--dry-run", "--force", "--json")

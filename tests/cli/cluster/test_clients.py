@@ -12,6 +12,7 @@ from tests.cli.conftest import Pymq
 from tests.cli.schemas import assert_documented
 
 AWAY = "127.0.0.1:1"
+POLL_S = 0.05
 NAMES = {"clients-group", "clients-producer"}
 
 
@@ -24,6 +25,7 @@ def test_connected_clients_are_gathered_from_brokers(pymq: Pymq, server: Standal
         deadline = time.monotonic() + 60
         while len(found := {one.group: one for one in admin.instances.all()}.keys() & NAMES) < len(NAMES):
             assert time.monotonic() < deadline, found
+            time.sleep(POLL_S)
         [record] = pymq("cluster", "clients", "--group", "clients-group", "--json").json()
         assert_documented("cluster clients", record)
         assert (record["kind"], record["brokers"], record["language"]) == ("consumer", ["broker-a"], "PYTHON")
