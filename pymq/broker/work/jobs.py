@@ -60,7 +60,8 @@ class JobRunner:
         self._seen_activity = 0
         self._wake_up_ms = WAKE_UP_MS
         self._due_s: dict[str, float] = {}  # loop time, by job; the job that runs has none
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._wakes_s = 0.0  # loop time of the timer
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self) -> None:
@@ -101,11 +102,11 @@ class JobRunner:
     def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
         """Wake up for the job that is due first."""
         when_s = min(self._due_s.values(), default=None)
-        if when_s is None or (self._timer is not None and self._timer.when() <= when_s):
+        if when_s is None or (self._timer is not None and self._wakes_s <= when_s):
             return
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = loop.call_at(when_s, self._run_due)
+        self._timer, self._wakes_s = loop.call_at(when_s, self._run_due), when_s
 
     def _run_due(self) -> None:
         assert self._loop is not None

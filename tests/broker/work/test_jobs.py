@@ -10,6 +10,7 @@ import pytest
 
 from pymq.broker.work.jobs import WAKE_UP_MS, Job, JobRunner
 from pymq.clock import SystemClock
+from pymq.net.runtime import new_event_loop
 from pymq.net.turn_watch import TurnWatch
 
 DEADLINE_S = 10
@@ -229,6 +230,20 @@ def test_jobs_run_less_often_while_nothing_comes_unless_hastened() -> None:
 
     loop.run_until_complete(scenario())
     loop.close()
+
+
+def test_a_job_that_is_overdue_can_be_hastened_in_the_servers_loop() -> None:
+    async def scenario() -> None:
+        ran = asyncio.Event()
+        runner = JobRunner([Job("a", 3_600_000, ran.set)], lambda: None, TurnWatch(SystemClock()))
+        runner.start()
+        for delay_ms in (-5, 0, 5):
+            runner.hasten("a", delay_ms)
+        await asyncio.wait_for(ran.wait(), DEADLINE_S)
+        runner.stop()
+
+    with asyncio.Runner(loop_factory=new_event_loop) as loop:
+        loop.run(scenario())
 
 
 def test_all_jobs_run_at_once_and_keep_one_timer() -> None:
