@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final
 
 from pymq.console.web.parameters import Parameters
@@ -93,7 +94,7 @@ def cut(
     size = parameters.number(_parameter(name, "rows"), size, minimum=1, maximum=ROWS_OF_PAGE_MAX)
     wanted = parameters.number(_parameter(name, "page"), 1, minimum=1, maximum=PAGE_NUMBER_MAX)
     word = search.lower()
-    found = [row for row in rows if keep(row) and word in _text(row, column).lower()]
+    found = [row for row in rows if keep(row) and (not word or word in _text(row, column).lower())]
     if sorts:
         found = _sorted(found, column, sorts[sort], is_descending=is_descending)
     number = min(wanted, max(1, -(-len(found) // size)))
@@ -102,9 +103,10 @@ def cut(
 
 
 def _sorted(rows: list[Row], column: str, figure: str, *, is_descending: bool) -> list[Row]:
-    ordered = sorted(rows, key=lambda row: _text(row, column))
+    # Rows with the same name keep their order.
+    ordered = rows if figure == column else sorted(rows, key=lambda row: _text(row, column))
     known = [row for row in ordered if row[figure] is not None]
-    known.sort(key=lambda row: row[figure], reverse=is_descending)
+    known.sort(key=itemgetter(figure), reverse=is_descending)
     return known + [row for row in ordered if row[figure] is None]
 
 
