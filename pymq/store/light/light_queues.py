@@ -95,6 +95,8 @@ class LightQueues(LightChains):
             self._saved_end = end
         else:
             end = self._entries.begin
+            if table is not None:
+                self._table.remove()  # entries are made again from the log, perhaps with other numbers of queues
         replaced: dict[int, tuple[str, str]] = {}
         for number, entry in self._entries.entries_from(end):
             if entry.physical_offset >= limit or not self._redo(number, entry, log_begin, read_record, replaced):
@@ -172,7 +174,9 @@ class LightQueues(LightChains):
 
     def truncate(self, log_end: int) -> None:
         """Drop the entries of records from the physical offset ``log_end`` on. Raises OSError."""
-        self.covered = min(self.covered, log_end)
+        if self.covered > log_end:
+            self.covered = log_end
+            self._table.remove()  # it says that later records have no entries
         end = self._entries.end
         newest = self._entries.find(end - 1) if end > self._entries.begin else None
         if newest is None or newest.physical_offset < log_end:

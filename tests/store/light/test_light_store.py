@@ -12,6 +12,7 @@ from pymq.errors import StoreError
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.light.entry_files import ENTRY_SIZE_BYTES, EntryFiles
 from pymq.store.light.light_reader import LightEnds
+from pymq.store.store import MessageStore
 from tests.store.light.lights import held_lights, put_lite, stage_lite
 from tests.store.support import ROOT, die, drop_oldest, make_store, put
 
@@ -110,6 +111,62 @@ def test_offsets_are_not_given_twice_after_a_lite_topic_was_forgotten() -> None:
     put_lite(store, "Jobs", "a", b"z")
     assert held_lights(store) == {("Jobs", "a"): [(3, b"z")]}
     store.close()
+
+
+def test_a_table_that_is_ahead_of_its_checkpoint_is_not_read_by_a_later_start() -> None:
+    """A start makes the newest entries again. Their queues may get other numbers than the table says."""
+    files, clock = MemoryFiles(), ManualClock()
+
+    def reopened() -> MessageStore:
+        again = make_store(files, clock, light_table_entry_count=1000)
+        again.open()
+        return again
+
+    def save_checkpoint() -> None:
+        clock.advance(20_000)
+        store.tick()
+        store.checkpoint()
+
+    store = reopened()
+    put_lite(store, "Jobs", "gone", b"g0")
+    put_lite(store, "Jobs", "kept", b"k0")
+    save_checkpoint()
+    assert store._lights.expire("Jobs", "gone", 1)
+    put_lite(store, "Jobs", "new", b"n0")
+    store._lights.write()
+    noted = store._lights.note(store.physical_max_offset)
+    assert noted.table is not None
+    store._lights.save(noted)
+    die(store)  # between the save of the table and that of the checkpoint
+    store = reopened()
+    put_lite(store, "Jobs", "gone", b"g1")
+    save_checkpoint()
+    die(store)
+    store = reopened()
+    assert {lite: [body for _, body in held] for (_, lite), held in held_lights(store).items()} == {
+        "gone": [b"g0", b"g1"], "kept": [b"k0"], "new": [b"n0"]
+    }  # fmt: skip
+    store.close()
+
+
+@pytest.mark.parametrize("has_more", [False, True])
+def test_a_table_that_speaks_of_truncated_records_is_removed(has_more: bool) -> None:
+    files = MemoryFiles()
+    store = make_store(files)
+    store.open()
+    put_lite(store, "Jobs", "a", b"a0")
+    if has_more:
+        put(store, "Jobs", 0, b"x")
+    end = store.physical_max_offset
+    store.close()
+    assert files.exists(f"{LIGHTS}/table")
+    store = make_store(files)
+    store.open()
+    store._lights.truncate(end)
+    assert files.exists(f"{LIGHTS}/table")
+    store._lights.truncate(end - 1)
+    assert not files.exists(f"{LIGHTS}/table")
+    die(store)
 
 
 def test_damage_of_a_running_store_is_reported_and_mended_by_the_next_start() -> None:
