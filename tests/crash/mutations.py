@@ -14,6 +14,7 @@ from tests.crash.call_errors import NUMBERS, ErrorTally, Failure, call_count, fa
 from tests.crash.damage import DAMAGERS, check_start, origins
 from tests.crash.exploring import explore
 from tests.crash.flips import TABLE, Flip, FlipSuite
+from tests.crash.lite_runs import run as run_lite
 from tests.crash.lost_segments import check_lost_segments
 from tests.crash.pop_runs import OrderedRun, PriorityRun, Run
 from tests.crash.pop_runs import run as run_pop
@@ -26,6 +27,7 @@ SEEDS = range(4, 10)
 FLIP_STRIDE = 13
 DAMAGES_EACH = 12
 POP_SEEDS = 8
+LITE_SEEDS = 16
 TIMER_SEEDS = 16
 HANG_SECONDS = 30.0  # of CPU time, many times what a suite needs
 
@@ -71,6 +73,9 @@ def _run(suite: str) -> None:
     elif kind == "pop":
         for seed in range(POP_SEEDS):
             run_pop(seed, loses_power=name == "power", kind=POP_KINDS.get(name, Run))
+    elif kind == "lite":
+        for seed in range(LITE_SEEDS):
+            run_lite(seed, loses_power=name == "power")
     elif kind == "timer":
         for seed in range(TIMER_SEEDS):
             run_timers(seed, loses_power=name == "power")

@@ -2,8 +2,8 @@
 
 Their ``suites``: a workload's name (power loss), ``errors:`` and a workload's name (failing calls), ``flips:`` and a
 part of the store, ``damage:`` and a kind of damage to derived files, ``lost:`` and a workload's name (missing
-segments), ``pop:kill``, ``pop:power``, ``pop:ordered`` and ``pop:priority`` (popped messages), or ``timer:kill`` and
-``timer:power`` (timer messages).
+segments), ``pop:kill``, ``pop:power``, ``pop:ordered`` and ``pop:priority`` (popped messages), ``lite:kill`` and
+``lite:power`` (popped messages of lite topics), or ``timer:kill`` and ``timer:power`` (timer messages).
 """
 
 from __future__ import annotations
@@ -12,7 +12,11 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from pymq.broker.metadata.order_infos import OrderInfos
 from pymq.broker.pop.check_points import CheckPoints
+from pymq.broker.pop.lite_expiry import LiteExpiry
+from pymq.broker.pop.lite_offsets import LiteOffsets
+from pymq.broker.pop.lite_popper import LitePopper
 from pymq.broker.pop.ordered_queues import OrderedQueues
 from pymq.broker.pop.popper import Popper
 from pymq.broker.pop.revive_log import ReviveLog
@@ -385,6 +389,13 @@ BUGS = (
         Seam(OrderedQueues.is_blocked, gives(False)), ("pop:ordered",)),
     Bug("pops read one queue of a retry topic",
         Text(Popper._pop_retries, "self._topics.require(name).read_queue_nums", "1"), ("pop:priority",)),
+    # -- popped messages of lite topics
+    Bug("a start forgets the hand-outs of lite topics", Seam(OrderInfos.load, does_nothing), ("lite:kill",)),
+    Bug("lite topics that expired come again after a start", Seam(LiteOffsets.move_mark, does_nothing),
+        ("lite:kill", "lite:power")),
+    Bug("lite topics expire unread", Text(LiteExpiry._is_read, "is_read = False", "pass"), ("lite:kill",)),
+    Bug("a last try leaves no dead letter", Text(LitePopper._bury,
+        "self._retries.bury(message, queue.group, message.topic)", "pass"), ("lite:kill", "lite:power")),
     # -- timer messages
     Bug("waiting timer messages are not counted again", Seam(TimerCounts.count_again, does_nothing), ("timer:kill",)),
     Bug("a start passes over records that were put and are not in the wheel",
