@@ -3,8 +3,9 @@
 RocketMQ deletes them read or not. Java: AbstractLiteLifecycleManager. The offsets of lite topics that are gone, by
 expiry or with the log's segments, are deleted as well.
 
-A pass looks for old lite topics, and gives each group that has not read one an offset there. The next pass moves the
-groups' read marks, and forgets what was read. So no saved table has a mark without the offsets that it relies on.
+A pass looks for old messages, and gives each group that has not read them an offset in their lite topic. The next pass
+moves the groups' read marks, and forgets old lite topics that were read. So no saved table has a mark without the
+offsets that it relies on.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ LITES_A_TICK: Final = 1000  # that a tick looks at, some milliseconds
 
 
 class _Old(NamedTuple):
-    """What a pass found of a parent: lite topics are old whose messages all come before entry ``number``.
+    """What a pass found of a parent: messages are old that come before entry ``number`` and ``physical_offset``.
 
-    ``groups`` have an offset in each of these that they have not read, and that begins below ``physical_offset``.
+    ``groups`` have a read mark, and an offset in each lite topic with old messages that they have not read.
     """
 
     number: int
@@ -94,19 +95,32 @@ class LiteExpiry:
     def _find_old(self, parent: str, expiration_ms: int) -> Generator[None, None, _Old]:
         """Give groups offsets in what is old and not read. Yields after each piece."""
         old = _Old(*self._lights.first_since(self._clock.now_ms() - expiration_ms), self._groups_of(parent))
+        for group in old.groups:
+            self._offsets.move_mark(group, parent, 0)
         names = iter(self._lights.names_of(parent))
         while some := list(islice(names, LITES_A_TICK)):
             for lite in some:
                 if self._lights.is_older(parent, lite, old.number):
                     self._is_read(old.groups, parent, lite)
+                else:
+                    self._keep_unread(old, parent, lite)
             yield
         return old
+
+    def _keep_unread(self, old: _Old, parent: str, lite: str) -> None:
+        """Give groups an offset in a lite topic with young messages, if they have not read its old ones."""
+        for group in old.groups:
+            if self._offsets.committed(group, parent, lite) < 0:
+                start = self._offsets.start(group, parent, lite)
+                first = self._lights.entries(parent, lite, start, 1)
+                if first and first[0].physical_offset < old.physical_offset:
+                    self._offsets.begin_at(group, parent, lite, start)
 
     def _expire(self, parent: str, old: _Old) -> Iterator[None]:
         """Forget what is old and read. Yields after each piece."""
         bound = self._groups_of(parent)
         for group in old.groups:
-            if group in bound:
+            if group in bound and self._offsets.has_mark(group, parent):  # else it was deleted with its offsets since
                 self._offsets.move_mark(group, parent, old.physical_offset)
         names = iter(self._lights.names_of(parent))
         while some := list(islice(names, LITES_A_TICK)):

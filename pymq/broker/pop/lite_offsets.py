@@ -50,6 +50,10 @@ class LiteOffsets:
         self._cursors.check_room()
         self._cursors.hand_out(group, light_queue_name(parent, lite), 0, offset)
 
+    def has_mark(self, group: str, parent: str) -> bool:
+        """Return True for a group with a read mark, be it at the log's begin."""
+        return self._cursors.query(group, read_mark_name(parent), 0) >= 0
+
     def move_mark(self, group: str, parent: str, physical_offset: int) -> None:
         """Take note that what was stored below this, and has no offset, was read. Raises Refusal at the limit."""
         name = read_mark_name(parent)

@@ -135,8 +135,56 @@ def test_a_message_that_comes_between_two_passes_saves_its_lite_topic() -> None:
     assert p.pop().bodies == ["m1"]
 
 
-def test_a_group_that_is_bound_between_two_passes_reads_all() -> None:
+@pytest.mark.parametrize("revived_after", [0, 1])
+def test_old_messages_that_a_group_has_not_read_stay_beside_young_ones(revived_after: int) -> None:
     p = Expiring()
+    p.fill("a", "m0", "m1")
+    p.fill("b", "b0")
+    p.read("b")
+    p.world.clock.advance(HOUR_MS)
+    p.passes(revived_after)
+    p.fill("a", "m2")
+    p.passes(4)
+    assert not p.is_known("b"), "read marks have moved"
+    assert p.control("COMPLETE_ADD", "a")[0] == 0
+    assert p.pop().bodies == ["m0", "m1", "m2"]
+
+
+def test_a_lite_topic_with_nothing_old_takes_no_offset() -> None:
+    p = Expiring()
+    p.fill("gone", "m0", "m1")
+    p.read("gone")
+    p.world.clock.advance(HOUR_MS)
+    p.fill("young", "y0")
+    p.passes(3)
+    p.fill("younger", "z0")
+    p.passes(3)
+    assert not p.is_known("gone") and p.ends("younger").min_offset == 2
+    assert [p.committed(lite) for lite in ("young", "younger")] == [-1, -1]
+
+
+def test_a_group_that_is_made_again_between_two_passes_reads_all() -> None:
+    p = Expiring()
+    p.fill("a", "m0")
+    p.world.clock.advance(HOUR_MS)
+    p.passes(1)
+    p.caller.ok(207, groupName="g", cleanOffset="true")
+    p.put_group("g")
+    p.passes(3)
+    assert p.is_known("a")
+    assert p.control("COMPLETE_ADD", "a")[0] == 0
+    assert p.pop().bodies == ["m0"]
+
+
+@pytest.mark.parametrize("was_bound", [False, True])
+def test_a_group_that_is_bound_between_two_passes_reads_all(was_bound: bool) -> None:
+    p = Expiring()
+    if was_bound:
+        p.put_group("h")
+        p.fill("before", "b0")
+        p.wait(EXPIRATION_MIN_MS)
+        p.passes(1)
+        p.put_group("h", bind="Q")
     p.fill("a", "m0")
     p.read("a")
     p.world.clock.advance(HOUR_MS)
