@@ -61,6 +61,7 @@ class MessageRequests:
         read_advice: ReadAdvice,
         hasten_job: HastenJob,
         when_registered: WhenRegistered,
+        is_fenced: Callable[[], bool],
     ) -> None:
         store, metadata, stats = data.store, data.metadata, data.stats
         self._is_master = role.is_master
@@ -106,6 +107,7 @@ class MessageRequests:
             writer=messages.writer,
             hand_out=HandOut(pop.popper, pop.revive_log, pop.turn_acks, pop.ordered_queues),
             wake_in=lambda delay_ms: hasten_job(POP_JOB, delay_ms),
+            is_fenced=is_fenced,
         )
         self.pop_polls = self.pops.polls
         self.lite_pops = LitePopHandlers(
@@ -117,6 +119,7 @@ class MessageRequests:
             popper=pop.lite_popper,
             wake_in=lambda delay_ms: hasten_job(LITE_POP_JOB, delay_ms),
             other_waiting_count=lambda: self.pop_polls.count,
+            is_fenced=is_fenced,
         )
         self.lite_polls = self.lite_pops.polls
         self._lite_subscriptions = pop.lite_subscriptions

@@ -146,6 +146,7 @@ class BrokerParts:
             read_advice=self._read_advice(sizes.memory_bytes),
             hasten_job=owner.hasten_job,
             when_registered=registration_requests.when_registered,
+            is_fenced=lambda: self.replication.write_fence.is_on,
         )
         if role.is_master:
             TopicsMadeAgain(

@@ -16,6 +16,7 @@ from pymq.broker.pop.lite_control import LiteControl
 from pymq.broker.pop.lite_popper import LiteAsk, LitePopped, LitePopper
 from pymq.broker.pop.lite_subscriptions import EVERYBODY, LiteClient, LiteSubscriptions
 from pymq.broker.pop.pop_polls import ANY_QUEUE, ParkedPop, PopPolls
+from pymq.broker.replication.roles.write_fence import hand_over_refusal
 from pymq.broker.runtime import Runtime
 from pymq.errors import PymqError
 from pymq.model.lite_topics import split_light_queue
@@ -47,9 +48,11 @@ class LitePopHandlers:
         popper: LitePopper,
         wake_in: Callable[[int], None],
         other_waiting_count: Callable[[], int],
+        is_fenced: Callable[[], bool],
     ) -> None:
         """``wake_in`` has the tick of :attr:`polls` called in so many ms; ``other_waiting_count``: of other pops, which
-        share a limit with these."""
+        share a limit with these; ``is_fenced``: during a hand-over."""
+        self._is_fenced = is_fenced
         self._config = runtime.config
         self._clock = runtime.clock
         self._topics = metadata.topics
@@ -167,6 +170,8 @@ class LitePopHandlers:
         """Look again for a waiting pop. Return False when it found nothing and is to wait on."""
         ask: LiteAsk = parked.ask
         try:
+            if self._is_fenced():  # the slave that takes over may have copied by now what is handed out
+                raise hand_over_refusal()
             client = self._client_of(ask)
             popped = self._popper.pop(client, ask, self._clock.now_ms()) if client is not None else None
         except (PymqError, OSError) as error:  # it must not stop the other requests

@@ -28,6 +28,7 @@ from pymq.broker.pop.hand_out import HandOut
 from pymq.broker.pop.ordered_queues import OrderedQueue
 from pymq.broker.pop.pop_polls import ParkedPop, PopPolls
 from pymq.broker.pop.popper import PopAsk, Popped
+from pymq.broker.replication.roles.write_fence import hand_over_refusal
 from pymq.broker.runtime import Runtime
 from pymq.errors import PymqError, Refusal
 from pymq.model import pop
@@ -72,8 +73,10 @@ class PopHandlers:
         writer: Writer,
         hand_out: HandOut,
         wake_in: Callable[[int], None],
+        is_fenced: Callable[[], bool],
     ) -> None:
-        """``wake_in`` has the tick of :attr:`polls` called in so many ms."""
+        """``wake_in`` has the tick of :attr:`polls` called in so many ms; ``is_fenced``: during a hand-over."""
+        self._is_fenced = is_fenced
         self._config = runtime.config
         self._clock = runtime.clock
         self._store = store
@@ -182,6 +185,8 @@ class PopHandlers:
         try:
             if isinstance(parked.ask, NotificationHeader):
                 return self._notify(parked, parked.ask, is_last)
+            if self._is_fenced():  # the slave that takes over may have copied by now what is handed out
+                raise hand_over_refusal()
             popped = self._popper.pop(parked.ask, self._clock.now_ms())
         except (PymqError, OSError) as error:  # it must not stop the other requests
             parked.peer.answer(parked.request, failed_reply(error, PopMessageAnswer()))

@@ -235,6 +235,21 @@ def test_the_end_of_an_invisible_time_wakes_a_pop_that_waits() -> None:
     assert p.late().bodies == ["a0"]
 
 
+def test_a_pop_that_waits_gets_nothing_during_a_hand_over() -> None:
+    p = LitePops()
+    p.subscribe("a")
+    p.fill("a", "a0")
+    p.pop(invisibleTime=1000)
+    p.park()
+    fence = p.world.parts.replication.write_fence
+    fence.begin(5000, "a test")
+    p.wait(1100)
+    refused = p.late()
+    assert refused.code == 14 and "hands over" in refused.remark
+    fence.end()
+    assert p.pop().bodies == ["a0"]
+
+
 def test_a_pop_that_waited_is_answered_at_its_end() -> None:
     p = LitePops()
     p.subscribe("a")

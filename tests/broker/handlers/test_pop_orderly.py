@@ -79,6 +79,19 @@ def test_messages_come_again_in_order_from_the_first_that_is_not_acknowledged() 
     assert last.ext["orderCountInfo"].endswith(";0 0 1")
 
 
+def test_a_pop_that_waits_gets_nothing_during_a_hand_over() -> None:
+    p = Ordered()
+    p.fill(1)
+    p.pop(invisible_ms=1000)
+    p.park()
+    fence = p.world.parts.replication.write_fence
+    fence.begin(5000, "a test")
+    p.wait(1000)
+    assert [answer.code for answer in p.caller.peer.answers] == [ResponseCode.SERVICE_NOT_AVAILABLE]
+    fence.end()
+    assert p.pop().bodies == [b"0"]
+
+
 def test_queues_are_ordered_each_for_itself() -> None:
     p = Ordered(queue_count=2)
     p.fill(1, queue_id=0)

@@ -70,15 +70,20 @@ class WriteFence:
                 log.warning("not all commits since the write fence are kept for the next master: %s", refusal.remark)
 
 
+def hand_over_refusal() -> Refusal:
+    """Return the answer to requests for changes during a hand-over."""
+    return Refusal(
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        "this master hands over to a slave and makes no changes: send it again in a moment, to the new master",
+    )
+
+
 def fenced(handler: Handler, is_fenced: Callable[[], bool]) -> Handler:
     """Return what answers as ``handler`` does, and refuses the request during a hand-over."""
 
     def handle(request: Command, header: Any, peer: Peer) -> Any:
         if is_fenced():
-            raise Refusal(
-                ResponseCode.SERVICE_NOT_AVAILABLE,
-                "this master hands over to a slave and makes no changes: send it again in a moment, to the new master",
-            )
+            raise hand_over_refusal()
         return handler(request, header, peer)
 
     return handle
