@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pymq.testing.standalone import StandaloneProcess
-from tests.client.lite_scenarios import LITE_SCENARIOS
+from tests.client.lite_scenarios import LITE_SCENARIOS, PYMQ_LITE_SCENARIOS
 from tests.client.loop_scenarios import LOOP_SCENARIOS
 from tests.client.pop_scenarios import POP_SCENARIOS
 from tests.client.scenarios import SCENARIOS
@@ -27,7 +27,15 @@ def namesrv() -> Iterator[str]:
 
 @pytest.mark.parametrize(
     "scenario",
-    [*SCENARIOS, *POP_SCENARIOS, *LITE_SCENARIOS, *LOOP_SCENARIOS, *SENDING_SCENARIOS, *WAY_SCENARIOS],
+    [
+        *SCENARIOS,
+        *POP_SCENARIOS,
+        *LITE_SCENARIOS,
+        *PYMQ_LITE_SCENARIOS,
+        *LOOP_SCENARIOS,
+        *SENDING_SCENARIOS,
+        *WAY_SCENARIOS,
+    ],
     ids=lambda scenario: scenario.__name__,
 )
 def test_scenario(scenario: Any, namesrv: Any, tmp_path: Path) -> None:

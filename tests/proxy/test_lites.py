@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("grpc")
 
+from pymq.client import Admin
 from pymq.model.pop import Receipt
 from pymq.proxy.protocol import messages as m
 from pymq.proxy.protocol.names import ClientType, Code
@@ -39,13 +40,14 @@ class LiteClient(RawClient):
     """A consumer of lite topics."""
 
     group = ""
+    parent = PARENT
 
     async def begin(self, group: str, kind: int = ClientType.LITE_PUSH_CONSUMER) -> Any:
         """Send settings, and return the Telemetry stream."""
         self.group = group
         settings = m.Settings(client_type=kind)
         settings.subscription.group.name = group
-        settings.subscription.subscriptions.add().topic.name = PARENT
+        settings.subscription.subscriptions.add().topic.name = self.parent
         return await self.settle(settings)
 
     async def sync(self, action: int, *lites: str, topic: str = PARENT, group: str = "", **option: Any) -> int:
@@ -57,7 +59,7 @@ class LiteClient(RawClient):
         return int((await self.call("SyncLiteSubscription", request)).status.code)
 
     async def take(self, **fields: Any) -> list[Any]:
-        return await self.receive(PARENT, self.group, long_polling_timeout=SHORT, **fields)
+        return await self.receive(self.parent, self.group, long_polling_timeout=SHORT, **fields)
 
 
 @asynccontextmanager
@@ -173,6 +175,41 @@ def test_a_consumer_that_leaves_has_no_subscriptions_any_more(broker: TestBroker
                 return bodies(found) == [b"m"]
 
             await until(inherits)
+
+    run(work())
+
+
+def test_subscriptions_outlive_a_parent_that_is_made_again(broker: TestBroker) -> None:
+    parent = "GrpcLiteAgain"
+    create_topic(broker, parent, "LITE")
+    create_group(broker, "LiteAgain", attributes={"+lite.bind.topic": parent})
+
+    async def work() -> None:
+        async with clients(broker, "again") as (client,), Admin(broker.namesrv) as admin:
+            client.parent = parent
+            await client.begin("LiteAgain")
+            assert await client.sync(PARTIAL_ADD, "a", topic=parent) == Code.OK
+            assert (await client.send(parent, b"old", lite_topic="a")).status.code == Code.OK
+            (old,) = await client.take()
+            targets = await admin.topics.targets(parent)
+            await admin.topics.delete(parent, targets, everywhere=True)
+
+            async def is_gone() -> bool:
+                return await client.sync(PARTIAL_ADD, "b", topic=parent) == Code.TOPIC_NOT_FOUND
+
+            await until(is_gone)
+            await asyncio.to_thread(create_topic, broker, parent, "LITE")
+
+            async def is_back() -> bool:
+                return (await client.send(parent, b"new", lite_topic="a")).status.code == Code.OK
+
+            await until(is_back)
+            (new,) = await client.take()
+            assert new.body == b"new" and new.system_properties.delivery_attempt == 1
+            assert await client.ack("LiteAgain", new) == Code.OK
+            assert await client.ack("LiteAgain", old) in (Code.OK, Code.INVALID_RECEIPT_HANDLE)
+            assert (await client.send(parent, b"next", lite_topic="a")).status.code == Code.OK
+            assert bodies(await client.take()) == [b"next"]
 
     run(work())
 
