@@ -91,6 +91,7 @@ class MasterSide:
             Job("delayed delivery", TICK_PERIOD_MS, self._delays.tick),
             Job("popped messages", TICK_PERIOD_MS, self._pop.reviver.tick),
             Job("ordered queues", TICK_PERIOD_MS, self._pop.ordered_queues.tick),
+            Job("dead letters of lite topics", TICK_PERIOD_MS, self._pop.lite_popper.tick),
             Job("expired lite topics", TICK_PERIOD_MS, self._pop.lite_expiry.tick),
             Job("progress of transactions", SLOW_TICK_PERIOD_MS, self._transactions.tick),
             Job("transaction checks", TICK_PERIOD_MS, self._transaction_checks.tick),

@@ -7,6 +7,7 @@ orderly pops. Java: PopLiteMessageProcessor.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -33,6 +34,8 @@ log = logging.getLogger(__name__)
 
 # Lite topics that a pop looks at before others have their turn: some milliseconds.
 LOOKS_A_POP: Final = 1000
+# After a failed commit, as for a full disk: dead letters that failed at once again would leave nobody a turn.
+TRY_AGAIN_MS: Final = 5000
 _RECEIPT_NAME = props.POP_CK.encode() + b"\x01"
 
 
@@ -77,6 +80,7 @@ class LitePopper:
         offsets: LiteOffsets,
     ) -> None:
         self._config = runtime.config
+        self._clock = runtime.clock
         self._cursors = metadata.cursors
         self._groups = metadata.groups
         self._store = store
@@ -87,7 +91,8 @@ class LitePopper:
         self._subscriptions = subscriptions
         self._ordered = ordered_queues
         self._offsets = offsets
-        self._dying: set[OrderedQueue] = set()  # lite topics with dead letters of the commit to come
+        self._dying: set[OrderedQueue] = set()  # lite topics with dead letters of a commit to come
+        self._refused: deque[tuple[int, OrderedQueue]] = deque()  # those of a failed commit, and when (monotonic ms)
 
     def pop(self, client: LiteClient, ask: LiteAsk, now_ms: int) -> LitePopped:
         """Hand out messages of a client's lite topics.
@@ -178,10 +183,20 @@ class LitePopper:
 
     def _buried(self, queue: OrderedQueue, lite: str, next_offset: int, is_stored: bool) -> None:
         """Go on behind dead letters once they are in the log."""
-        self._dying.discard(queue)
         if is_stored:
+            self._dying.discard(queue)
             self._ordered.move(queue, next_offset)
-        self._ordered.on_free(queue.topic, queue.group)
+            self._ordered.on_free(queue.topic, queue.group)
+        else:
+            self._refused.append((self._clock.monotonic_ms(), queue))
+
+    def tick(self) -> None:
+        """Let dead letters of failed commits be tried again."""
+        limit_ms = self._clock.monotonic_ms() - TRY_AGAIN_MS
+        while self._refused and self._refused[0][0] <= limit_ms:
+            _, queue = self._refused.popleft()
+            self._dying.discard(queue)
+            self._ordered.on_free(queue.topic, queue.group)
 
 
 def _count_text(info: OrderInfo, offset: int) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from typing import Any
 
 import pytest
 
 from pymq.broker.pop import lite_popper
+from pymq.broker.pop.lite_popper import TRY_AGAIN_MS
 from pymq.broker.pop.lite_subscriptions import CLIENT_ID_LENGTH_MAX, SILENT_MS
 from pymq.model import pop
 from pymq.model.record import StoredMessage, decode_records
@@ -722,6 +725,34 @@ def test_a_dead_letter_is_stored_once() -> None:
     assert p.pop("three").code == NOTHING
     p.turn()
     assert [dead.body for dead in p.world.messages("%DLQ%g")] == [b"a0"] and p.committed("a") == 1
+
+
+def test_dead_letters_that_a_full_disk_refuses_are_tried_again_later() -> None:
+    p = LitePops()
+    p.put_group("g", retry_max_times=0)
+    p.subscribe("a")
+    p.fill("a", "a0", "a1")
+    p.pop(count=1)
+    p.wait(10_100)
+    refused = 0
+
+    def is_full(call: str, path: str) -> None:
+        nonlocal refused
+        if call == "pwrite" and "/commitlog/" in path:
+            refused += 1
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    p.park()
+    p.world.files.fault = is_full
+    p.subscribe("b")
+    p.wait(0)
+    assert refused == 1 and p.is_waiting(), "one try, and others have their turn"
+    p.world.files.fault = None
+    p.wait(TRY_AGAIN_MS - 1)
+    assert p.is_waiting() and not p.world.messages("%DLQ%g")
+    p.wait(1)
+    assert p.late().bodies == ["a1"]
+    assert [dead.body for dead in p.world.messages("%DLQ%g")] == [b"a0"]
 
 
 def test_messages_beyond_the_parents_queue_are_acknowledged() -> None:
