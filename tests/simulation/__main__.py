@@ -24,6 +24,7 @@ ADDITIONS = {  # to the plans of all seeds: option -> field of the plan, help
     "--liar": ("has_liar", "have a liar in every seed"),
     "--timers": ("has_timers", "send timer messages in every seed"),
     "--batches": ("has_batches", "send inner batches in every seed"),
+    "--lites": ("has_lites", "send to lite topics and pop them in every seed"),
     "--pieces": ("has_pieces", "copy tables in small pieces in every seed"),
     "--proofs": ("has_proofs", "have master and slaves prove themselves in every seed"),
 }

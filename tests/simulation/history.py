@@ -88,6 +88,7 @@ class History:
     timer_sends: list[Send] = field(default_factory=list)
     recalls: list[Send] = field(default_factory=list)  # their content is that of the timer message
     batch_sends: list[Send] = field(default_factory=list)
+    lite_sends: list[Send] = field(default_factory=list)
     seen: list[Seen] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
     incidents: list[Incident] = field(default_factory=list)

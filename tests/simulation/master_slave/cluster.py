@@ -21,6 +21,14 @@ from tests.simulation.master_slave.dealing import Book, Dealer
 from tests.simulation.master_slave.faults import MasterSlaveFaults
 from tests.simulation.master_slave.following import Followings
 from tests.simulation.master_slave.liar import Liar
+from tests.simulation.master_slave.lites import (
+    CLIENTS_A_GROUP,
+    GROUPS,
+    LiteClient,
+    LiteProducer,
+    LiteStory,
+    short_lives,
+)
 from tests.simulation.master_slave.operating import MasterSlaveOperator
 from tests.simulation.master_slave.pieces import PieceCutter, piece_sizes
 from tests.simulation.master_slave.plan import MasterSlavePlan
@@ -70,7 +78,8 @@ class MasterSlave(Cluster):
         self.operators = [self.operator]
         self.faults = MasterSlaveFaults(self, self.fork())
         self._add(plan, world)
-        self.all_producers = [*self.producers, *self.timer_producers, *self.batch_producers]
+        lite_producers = [self.lites.producer] if self.lites is not None else []
+        self.all_producers = [*self.producers, *self.timer_producers, *self.batch_producers, *lite_producers]
         for producer in self.all_producers:
             producer.on_answer, producer.epoch_at = self.watcher.answered, self._epoch_at
         for consumer in self.consumers:
@@ -78,7 +87,8 @@ class MasterSlave(Cluster):
             consumer.is_master_at, consumer.life_at = self._is_master_at, self._life_at
         self.beliefs = Beliefs(self)
         self.writers = [*self.all_producers, *self.dealers]
-        self.readers = [*self.consumers, *self.batch_readers, *self.poppers, self.operator]
+        lite_clients = self.lites.clients if self.lites is not None else []
+        self.readers = [*self.consumers, *self.batch_readers, *self.poppers, *lite_clients, self.operator]
 
     def _add(self, plan: MasterSlavePlan, world: World) -> None:
         """Make what only some seeds have, with random numbers of its own: the rest is the same with and without it."""
@@ -98,8 +108,16 @@ class MasterSlave(Cluster):
         self.batch_producers = [BatchProducer("b0", "10.0.2.101", batch_chance, world)] if plan.has_batches else []
         self.batch_readers = [BatchReader("r0", "10.0.3.101", batch_chance, world)] if plan.has_batches else []
         self.poppers = [Popper("pops", "10.0.5.1", chance(0x909), world)] if plan.has_popper else []
+        self.lites = self._make_lites(chance(0x117E), world) if plan.has_lites else None
         self.liar = self._make_liar(chance(0x11A2), world) if plan.has_liar else None
         self.piece_cutter = PieceCutter(self, chance(0x91EC)) if plan.has_pieces else None
+
+    def _make_lites(self, rng: random.Random, world: World) -> LiteStory:
+        count = CLIENTS_A_GROUP * len(GROUPS)
+        clients = [LiteClient(f"l{i}", f"10.0.6.{i + 1}", random.Random(rng.random()), world) for i in range(count)]
+        for client in clients:
+            client.epoch_at = self._epoch_at
+        return LiteStory(self, LiteProducer("lp", "10.0.2.102", rng, world), clients)
 
     def _make_liar(self, rng: random.Random, world: World) -> Liar:
         brokers = [broker.address for broker in self.brokers]
@@ -111,7 +129,7 @@ class MasterSlave(Cluster):
         """Give simulated threads and jobs to brokers, and limit the epochs of every epoch history."""
         real, epoch_history.ENTRIES_MAX = epoch_history.ENTRIES_MAX, self.plan.epoch_entries_max
         try:
-            with simulated_parts(self.plan.tick_us, piece_sizes(self.plan)):
+            with simulated_parts(self.plan.tick_us, piece_sizes(self.plan)), short_lives():
                 yield
         finally:
             epoch_history.ENTRIES_MAX = real
@@ -172,6 +190,8 @@ class MasterSlave(Cluster):
             dealer.start(plan.pace_us, plan.size_max_bytes)
         for popper in self.poppers:
             popper.start(plan)
+        for client in self.lites.clients if self.lites is not None else ():
+            client.start(plan)
         if self.liar is not None:  # not before: a name server that knows nothing of a group believes the first one
             self.timeline.after(plan.warm_up_us, self._start_liar)
 
@@ -217,6 +237,8 @@ class MasterSlave(Cluster):
             what = f"an end of all messages for {POPS_GROUP} did not come"
             if not self.until(self.plan.quiet_us, lambda popper=popper: not self._left(popper), what):
                 self.history.violated(f"messages that came to no consumer: {sorted(self._left(popper))[:5]}")
+        if self.lites is not None:
+            self.lites.finish()
 
     def _end_all_deals(self) -> None:
         """Wait until the broker's questions have ended every transaction. A clock that is behind asks late: set it."""
@@ -253,6 +275,8 @@ class MasterSlave(Cluster):
             timers.judge(self, verdict)
         if self.batch_producers:
             batches.judge(self, verdict)
+        if self.lites is not None:
+            self.lites.judge(verdict)
 
     def end(self) -> None:
         super().end()

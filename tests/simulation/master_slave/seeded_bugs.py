@@ -11,11 +11,14 @@ from typing import Any
 
 import msgspec
 
+from pymq.broker.handlers.lite_pops import LitePopHandlers
 from pymq.broker.handlers.offsets import OffsetHandlers
 from pymq.broker.messages.writer import Writer
 from pymq.broker.metadata.metadata import Metadata
+from pymq.broker.metadata.order_infos import OrderInfos
 from pymq.broker.metadata.pending_offsets import PendingOffsets
 from pymq.broker.pop.check_points import CheckPoints
+from pymq.broker.pop.lite_expiry import LiteExpiry
 from pymq.broker.pop.revive_log import ReviveLog
 from pymq.broker.pop.reviver import Reviver
 from pymq.broker.replication.history import epoch_history
@@ -234,6 +237,11 @@ BUGS = (
         Text(Reviver._deliver, "self._stage(message, point, topic, flag, group)", "pass"), ("pops 1",)),
     Bug("a clock that is set back makes popped messages wait",
         Seam(CheckPoints.clock_went_back, does_nothing), ("pops 7",)),
+    # -- lite topics
+    Bug("old messages expire unread beside young ones", Seam(LiteExpiry._keep_unread, does_nothing), ("lites 8",)),
+    Bug("a pop that waits gets messages during a hand-over",
+        Text(LitePopHandlers._retry, "self._is_fenced()", "False"), ("lites 56",)),
+    Bug("slaves do not take hand-outs of lite topics", Seam(OrderInfos.take_over, does_nothing), ("lites 6",)),
     # -- the log
     Bug("nothing is sent again after a reconnection",
         Text(HaConnection._begin, "self.sent_offset = self.ack_offset = self._begun_at = offset",
