@@ -75,6 +75,7 @@ FEATURES: dict[str, list[str]] = {
         "exclusive",
         "wildcard",
         "lite_blocking",
+        "parent_made_again",
     ],
     "transactions": ["transaction", "transaction_check", "transactions", "orphans"],
     "request and reply": ["request_reply", "request_and_reply"],
