@@ -378,6 +378,7 @@ class LiteRun:
             self.p.wait(CHECK_PERIOD_MS)
             for _ in range(6):
                 self.p.world.parts.pop.lite_expiry.tick()
+        self.counts["lite topics expired"] += self.p.world.parts.pop.lite_expiry.expired_count
         lights = self.p.world.parts.store.lights
         assert not lights.count, f"{lights.names_of('P')} do not expire"
         self.p.wait(10_000)

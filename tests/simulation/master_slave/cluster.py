@@ -21,14 +21,7 @@ from tests.simulation.master_slave.dealing import Book, Dealer
 from tests.simulation.master_slave.faults import MasterSlaveFaults
 from tests.simulation.master_slave.following import Followings
 from tests.simulation.master_slave.liar import Liar
-from tests.simulation.master_slave.lites import (
-    CLIENTS_A_GROUP,
-    GROUPS,
-    LiteClient,
-    LiteProducer,
-    LiteStory,
-    short_lives,
-)
+from tests.simulation.master_slave.lites import LiteStory, short_lives
 from tests.simulation.master_slave.operating import MasterSlaveOperator
 from tests.simulation.master_slave.pieces import PieceCutter, piece_sizes
 from tests.simulation.master_slave.plan import MasterSlavePlan
@@ -113,11 +106,10 @@ class MasterSlave(Cluster):
         self.piece_cutter = PieceCutter(self, chance(0x91EC)) if plan.has_pieces else None
 
     def _make_lites(self, rng: random.Random, world: World) -> LiteStory:
-        count = CLIENTS_A_GROUP * len(GROUPS)
-        clients = [LiteClient(f"l{i}", f"10.0.6.{i + 1}", random.Random(rng.random()), world) for i in range(count)]
-        for client in clients:
+        story = LiteStory(self, world, self.brokers, lambda: self.master_parts, rng=rng, net="10.0")
+        for client in story.clients:
             client.epoch_at = self._epoch_at
-        return LiteStory(self, LiteProducer("lp", "10.0.2.102", rng, world), clients)
+        return story
 
     def _make_liar(self, rng: random.Random, world: World) -> Liar:
         brokers = [broker.address for broker in self.brokers]
@@ -190,8 +182,8 @@ class MasterSlave(Cluster):
             dealer.start(plan.pace_us, plan.size_max_bytes)
         for popper in self.poppers:
             popper.start(plan)
-        for client in self.lites.clients if self.lites is not None else ():
-            client.start(plan)
+        if self.lites is not None:
+            self.lites.start(plan)
         if self.liar is not None:  # not before: a name server that knows nothing of a group believes the first one
             self.timeline.after(plan.warm_up_us, self._start_liar)
 
@@ -276,7 +268,7 @@ class MasterSlave(Cluster):
         if self.batch_producers:
             batches.judge(self, verdict)
         if self.lites is not None:
-            self.lites.judge(verdict)
+            self.lites.judge(verdict.may_be_lost)
 
     def end(self) -> None:
         super().end()

@@ -9,9 +9,10 @@ slaves, some seconds later. The same holds for a message that comes before its i
 
 from __future__ import annotations
 
+import random
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -26,8 +27,8 @@ from pymq.model.tables import SubscriptionGroupConfig
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
 from pymq.wire.reply import Reply
-from tests.simulation.clients import ClientNode, Producer, messages_of
-from tests.simulation.history import ACKED, History, Incident, Send, name_of
+from tests.simulation.clients import ClientNode, Producer, World, messages_of, topic_request
+from tests.simulation.history import ACKED, Incident, Send, name_of
 from tests.simulation.master_slave.checking import named
 from tests.simulation.master_slave.offsets import COPIED_US, OFFSETS_OLD_US, broker_of
 from tests.simulation.remoting import run
@@ -36,9 +37,8 @@ from tests.simulation.timeline import MS, SECOND
 if TYPE_CHECKING:
     from pymq.broker.assembly.parts import BrokerParts
     from tests.simulation.broker_node import SimBroker
-    from tests.simulation.master_slave.checking import Verdict
-    from tests.simulation.master_slave.cluster import MasterSlave
-    from tests.simulation.master_slave.plan import MasterSlavePlan
+    from tests.simulation.cluster import Cluster
+    from tests.simulation.plan import Plan
 
 PARENT = "Sessions"  # with one queue
 PARENT_ATTRIBUTES = "+message.type=LITE,+lite.topic.expiration=0"
@@ -135,7 +135,8 @@ class Reading:
 
     def left(self, master: BrokerParts) -> set[bytes]:
         """Return the messages of the master that were neither acknowledged nor became dead letters."""
-        contents = {message.body for message in messages_of(master, 0, PARENT)}
+        stored = messages_of(master, 0, PARENT)
+        contents = {message.body for message in stored if "INNER_MULTI_DISPATCH" in message.properties}
         left = contents - self.tried
         return left and left - {message.body for message in messages_of(master, 0, f"%DLQ%{self.group}")}
 
@@ -145,15 +146,15 @@ class LiteClient(ClientNode):
 
     producer: LiteProducer
     reading: Reading
-    brokers: list[SimBroker]
+    brokers: Sequence[SimBroker]
     is_draining = False  # subscribe to everything, and acknowledge everything
     is_strict = True  # whether a message that comes early or after its acknowledgement breaks the promise
 
-    def start(self, plan: MasterSlavePlan) -> None:
+    def start(self, plan: Plan) -> None:
         self._wanted: set[str] = set()
         self._renewed_us = -RENEWAL_US
         self.client.on_push = self._pushed
-        self.is_strict = not CONFUSING_FAULTS & set(plan.kinds)
+        self.is_strict = self.is_strict and not CONFUSING_FAULTS & set(plan.kinds)
         run(self._work(max(2 * plan.pace_us, 300 * MS)))
 
     async def _work(self, pace_us: int) -> None:
@@ -310,20 +311,41 @@ def _offset(message: StoredMessage) -> int:
 
 
 class LiteStory:
-    """The producer and the clients of lite topics in one cluster."""
+    """The producer and the clients of lite topics at the brokers of one name."""
 
-    def __init__(self, cluster: MasterSlave, producer: LiteProducer, clients: list[LiteClient]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        world: World,
+        brokers: Sequence[SimBroker],
+        master_parts: Callable[[], BrokerParts | None],
+        *,
+        rng: random.Random,
+        net: str,
+    ) -> None:
+        """``net``: the first two numbers of the clients' addresses."""
         self._cluster = cluster
-        self._history: History = cluster.history
-        self.producer = producer
-        self.clients = clients
+        self._history = world.history
+        self._brokers = brokers
+        self._master_parts = master_parts
+        self.producer = LiteProducer("lp", f"{net}.2.102", rng, world)
         self.readings = [Reading(group) for group in GROUPS]
-        for number, client in enumerate(clients):
-            client.producer, client.brokers = producer, cluster.brokers
+        self.clients = [
+            LiteClient(f"l{number}", f"{net}.6.{number + 1}", random.Random(rng.random()), world)
+            for number in range(CLIENTS_A_GROUP * len(GROUPS))
+        ]
+        for number, client in enumerate(self.clients):
+            client.producer, client.brokers = self.producer, brokers
             client.reading = self.readings[number // CLIENTS_A_GROUP]
+
+    def start(self, plan: Plan) -> None:
+        """Have all clients begin; the producer is started apart."""
+        for client in self.clients:
+            client.start(plan)
 
     def finish(self) -> None:
         """Have all messages acknowledged, and all lite topics expired."""
+        run(self._make_again())
         for number, client in enumerate(self.clients):
             client.is_draining = number % CLIENTS_A_GROUP == 0
             client.is_stopping = not client.is_draining
@@ -333,29 +355,37 @@ class LiteStory:
         if "clock jump" not in self._cluster.plan.kinds:
             self._cluster.until(quiet_us, self._are_all_expired, "not all lite topics that are read expire")
 
+    async def _make_again(self) -> None:
+        """Make the parent and the groups, which a broker that was promoted by force may lack."""
+        client = self.clients[0]
+        if (address := await client.master(is_fresh=True)) is not None:
+            for request in (topic_request(PARENT, 1, PARENT_ATTRIBUTES), *group_requests()):
+                with suppress(PymqError):
+                    await client.client.invoke_ok(address, request)
+
     def _left(self) -> set[bytes]:
-        if (parts := self._cluster.master_parts) is None:
+        if (parts := self._master_parts()) is None:
             return {b"no master"}
         return set().union(*(reading.left(parts) for reading in self.readings))
 
     def _are_all_expired(self) -> bool:
-        parts = self._cluster.master_parts
+        parts = self._master_parts()
         if parts is not None and not parts.store.lights.count:
             self._history.operations["lite topics expired at the end"] += len(self.producer.lites)
             return True
         return False
 
-    def judge(self, verdict: Verdict) -> None:
+    def judge(self, may_be_lost: Callable[[Send], bool]) -> None:
         """Check the messages on all brokers at rest, and the order in which they came."""
         history, stored = self._history, dict[str, list[bytes]]()
-        if (found := self._cluster.only_master()) is None:
+        if (parts := self._master_parts()) is None:
             return  # which is a violation already
-        messages = messages_of(found[1], 0, PARENT)
+        messages = messages_of(parts, 0, PARENT)
         for message in messages:
             stored.setdefault(message.properties[LITE_TOPIC], []).append(message.body)
         contents = {message.body for message in messages}
         for send in history.lite_sends:
-            if send.outcome == ACKED and send.content not in contents and not verdict.may_be_lost(send):
+            if send.outcome == ACKED and send.content not in contents and not may_be_lost(send):
                 history.violated(f"lost message of a lite topic: {named(send)}")
         if unknown := contents - {send.content for send in history.lite_sends}:
             history.violated(f"messages of lite topics that were never sent: {sorted(unknown)[:3]}")
@@ -365,7 +395,7 @@ class LiteStory:
                 wanted = [content for content in bodies if content in reading.first_seen]
                 if order != wanted:
                     history.violated(f"{lite} came to {reading.group} as {order[:9]}, its order is {wanted[:9]}")
-        for broker in self._cluster.brokers:
+        for broker in self._brokers:
             if broker.parts is not None:
                 self._judge_light_queues(broker.name, broker.parts, stored)
         history.operations["messages of lite topics stored"] += len(messages)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tests.simulation.broker_node import SimBroker
 from tests.simulation.clients import QUEUE_COUNT, TOPIC
 from tests.simulation.history import Commit, History, Incident
@@ -143,7 +145,7 @@ def _is_unheard(promotion: Incident, commit: Commit) -> bool:
     return commit.epoch <= epoch if commit.was_master else commit.epoch < epoch
 
 
-def broker_of(incident: Incident, brokers: list[SimBroker]) -> SimBroker:
+def broker_of(incident: Incident, brokers: Sequence[SimBroker]) -> SimBroker:
     """Return the broker of an incident: ``node`` is the name of a dead one, or the address of a promoted one."""
     return next(broker for broker in brokers if incident.node in (broker.name, broker.address))
 

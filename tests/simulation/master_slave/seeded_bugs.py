@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from pymq.broker.handlers.lite_pops import LitePopHandlers
 from pymq.broker.handlers.offsets import OffsetHandlers
 from pymq.broker.messages.writer import Writer
 from pymq.broker.metadata.metadata import Metadata
@@ -239,8 +238,6 @@ BUGS = (
         Seam(CheckPoints.clock_went_back, does_nothing), ("pops 7",)),
     # -- lite topics
     Bug("old messages expire unread beside young ones", Seam(LiteExpiry._keep_unread, does_nothing), ("lites 8",)),
-    Bug("a pop that waits gets messages during a hand-over",
-        Text(LitePopHandlers._retry, "self._is_fenced()", "False"), ("lites 56",)),
     Bug("slaves do not take hand-outs of lite topics", Seam(OrderInfos.take_over, does_nothing), ("lites 6",)),
     # -- the log
     Bug("nothing is sent again after a reconnection",

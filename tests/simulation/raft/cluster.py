@@ -7,15 +7,18 @@ from contextlib import contextmanager
 
 import msgspec
 
+from pymq.broker.assembly.parts import BrokerParts
 from pymq.broker.replication.tables.table_pieces import PieceSizes
 from pymq.errors import PymqError
 from pymq.wire.bodies_raft import ADD, RaftRequest
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command
 from tests.simulation.broker_node import simulated_parts
-from tests.simulation.clients import QUEUE_COUNT, TOPIC, ClientNode, Operator, messages_of, topic_request
+from tests.simulation.clients import QUEUE_COUNT, TOPIC, ClientNode, Operator, World, messages_of, topic_request
 from tests.simulation.cluster import Cluster, are_level
 from tests.simulation.history import ACKED
+from tests.simulation.master_slave import lites
+from tests.simulation.master_slave.lites import LiteStory, short_lives
 from tests.simulation.raft.clients import ADMIN_PACE_US, Places, Probe, RaftConsumer, RaftProducer, TopicAdmin
 from tests.simulation.raft.faults import RaftFaults
 from tests.simulation.raft.ledger import Ledger
@@ -42,6 +45,10 @@ class GroupOperator(Operator):
                 continue
             try:
                 await self.client.invoke_ok(leader.address, topic_request(TOPIC, QUEUE_COUNT))
+                if self.group.lites is not None:
+                    await self.client.invoke_ok(leader.address, topic_request(lites.PARENT, 1, lites.PARENT_ATTRIBUTES))
+                    for request in lites.group_requests():
+                        await self.client.invoke_ok(leader.address, request)
             except PymqError:
                 continue
             self.is_set_up = True
@@ -102,11 +109,27 @@ class Group:
         self.topic_admin = TopicAdmin(f"t{number}", f"{host}.4.2", fork(), world)
         self.operator = GroupOperator(f"o{number}", f"{host}.4.1", fork(), world)
         self.operator.group = self
+        self.lites = self._make_lites(cluster, world, host) if plan.has_lites else None
         self.liveness = Liveness(self.brokers, network, self.probe, self.history)
+
+    def _make_lites(self, cluster: RaftGroups, world: World, net: str) -> LiteStory:
+        story = LiteStory(cluster, world, self.brokers, self._leader_parts, rng=cluster.fork(), net=net)
+        for client in story.clients:
+            client.is_strict = False  # what was acknowledged last is confirmed a second later
+        return story
+
+    def _leader_parts(self) -> BrokerParts | None:
+        leader = self.leader()
+        return None if leader is None else leader.parts
 
     @property
     def writers(self) -> list[ClientNode]:
-        return [*self.producers, self.probe, self.topic_admin, self.operator]
+        producers = [*self.producers, *([self.lites.producer] if self.lites is not None else [])]
+        return [*producers, self.probe, self.topic_admin, self.operator]
+
+    @property
+    def readers(self) -> list[ClientNode]:
+        return [*self.consumers, *(self.lites.clients if self.lites is not None else [])]
 
     def leader(self) -> RaftBroker | None:
         """Return the leader of the newest term."""
@@ -127,6 +150,9 @@ class Group:
         for consumer in self.consumers:
             consumer.start(plan.pace_us)
         self.topic_admin.start(ADMIN_PACE_US)
+        if self.lites is not None:
+            self.lites.producer.start(plan.pace_us, plan.size_max_bytes)
+            self.lites.start(plan)
 
     def is_well_since(self, since_us: int) -> bool:
         """Return whether all brokers serve as voters, one leads, and sends work."""
@@ -162,6 +188,8 @@ class Group:
             for consumer in self.consumers:
                 if parts.role.is_master:
                     consumer.judge(parts.metadata.cursors.as_table()["offsetTable"])
+        if self.lites is not None:
+            self.lites.judge(lambda send: False)
 
     def add_back(self) -> None:
         """Make a removed node, if there is one, a member again: with an empty disk, as docs/raft.md says."""
@@ -202,13 +230,13 @@ class RaftGroups(Cluster):
         self.brokers = [broker for group in self.groups for broker in group.brokers]
         self.operators = [group.operator for group in self.groups]
         self.writers = [client for group in self.groups for client in group.writers]
-        self.readers = [consumer for group in self.groups for consumer in group.consumers]
+        self.readers = [client for group in self.groups for client in group.readers]
         self.faults = RaftFaults(self, self.fork())
 
     @contextmanager
     def surroundings(self) -> Iterator[None]:
         """Give simulated threads, jobs and ticks to brokers."""
-        with simulated_parts(self.plan.tick_us, PieceSizes()), simulated_hosting():
+        with simulated_parts(self.plan.tick_us, PieceSizes()), simulated_hosting(), short_lives():
             yield
 
     def start_clients(self) -> None:
@@ -223,6 +251,13 @@ class RaftGroups(Cluster):
         for group in self.groups:
             group.add_back()
         return all(group.is_well_since(since_us) for group in self.groups)
+
+    def finish(self) -> None:
+        """Have all messages of lite topics popped and acknowledged."""
+        super().finish()
+        for group in self.groups:
+            if group.lites is not None:
+                group.lites.finish()
 
     def has_converged(self) -> bool:
         return all(group.has_converged() for group in self.groups)

@@ -10,6 +10,7 @@ from tests.simulation.plan import Plan, drawn_link
 from tests.simulation.timeline import MS, SECOND
 
 SYNC_EVERY = 2  # seeds: every second one has SYNC_FLUSH
+LITES_EVERY = 4
 
 # kind of fault -> how often it happens, relative to the others
 WEIGHTS = {
@@ -42,7 +43,7 @@ WEIGHTS = {
 
 # What hunts for seeded bugs: most of these faults, or the ones that the first word of a bug's suite names.
 HUNTED = ("kill the leader", "isolate the leader", "emptied disk", "power loss of a broker", "kill a broker")
-HUNTED_IN = {"seed": HUNTED, "lying": (*HUNTED, "lying disk"), "fsync": ("failing fsync",)}
+HUNTED_IN = {"seed": HUNTED, "lites": HUNTED, "lying": (*HUNTED, "lying disk"), "fsync": ("failing fsync",)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +52,7 @@ class RaftPlan(Plan):
 
     group_count: int
     node_count: int
+    has_lites: bool = False  # see master_slave/lites.py
     quiet_us: int = 180 * SECOND
 
 
@@ -78,6 +80,7 @@ def drawn(seed: int) -> RaftPlan:
         duration_us=chance.choice((15, 25, 40)) * SECOND,
         gap_us=chance.choice((500, 1000, 2000, 5000)) * MS,
         kinds=tuple(chance.sample(sorted(WEIGHTS), chance.randrange(4, len(WEIGHTS)))),
+        has_lites=seed % LITES_EVERY == 3,
     )
 
 
@@ -95,6 +98,7 @@ def hunting_plan(seed: int, suite: str = "seed") -> RaftPlan:
         duration_us=12 * SECOND,
         gap_us=1500 * MS,
         kinds=HUNTED_IN[suite],
+        has_lites=suite == "lites",
         quiet_us=60 * SECOND,
         is_impatient=True,
     )

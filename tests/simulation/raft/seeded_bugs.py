@@ -1,6 +1,6 @@
 """Bugs put into brokers of Raft groups on purpose: a seed must catch each.
 
-``suites`` name the seed that is tried first.
+``suites`` name the seed that is tried first, of plans with lite topics where they begin with "lites".
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pymq.broker.raft.group_tables import GroupTables
 from pymq.broker.raft.state_files import RaftStateFile
 from pymq.raft.leader import Leader
 from pymq.store.lifecycle import recovery
+from pymq.store.light.light_queues import LightQueues
 from pymq.store.write.appender import Appender
 from tests.planting import Bug, Seam, Text, does_nothing, gives
 
@@ -50,4 +51,6 @@ BUGS = (
         Text(recovery._end_at_damage, "if end is None:", "if True:"), ("lying 3",)),
     Bug("bytes count before they are synced",
         Text(RaftDriver._sync, "if not self._waits_for_sync:", "if True:"), ("seed 2",)),
+    Bug("a follower makes no entries of light queues", Seam(LightQueues.take, does_nothing), ("lites 1",)),
+    Bug("light queues keep a divergent tail", Seam(LightQueues.truncate, does_nothing), ("lites 3",)),
 )  # fmt: skip
