@@ -17,8 +17,10 @@ from tests.simulation.plan import Plan
 from tests.simulation.raft import plan as raft
 from tests.simulation.simulating import Report, simulate
 from tests.simulation.tally import Tally
+from tests.simulation.workers import plan as workers
 
 RAFT = "--raft"
+WORKERS = "--workers"
 RAFT_DOC = "``scripts/simulate --raft``: run many seeds with Raft groups, repeat one, or look for the seeded bugs."
 ADDITIONS = {  # to the plans of all seeds: option -> field of the plan, help
     "--liar": ("has_liar", "have a liar in every seed"),
@@ -35,7 +37,7 @@ def main() -> int:
     options = _parser(is_raft).parse_args([argument for argument in sys.argv[1:] if argument != RAFT])
     if options.mutations:
         return _mutations(is_raft)
-    added = [option for option in ADDITIONS if not is_raft and getattr(options, option.strip("-"))]
+    added = [option for option in (*ADDITIONS, WORKERS) if not is_raft and getattr(options, option.strip("-"))]
     drawn: Callable[[int], Plan] = raft.drawn if is_raft else partial(_plan, added=added)
     if options.seed is not None:
         return _one(drawn(options.seed), tracing=options.trace)
@@ -54,13 +56,16 @@ def _parser(is_raft: bool) -> argparse.ArgumentParser:
     if not is_raft:
         for option, (_, text) in ADDITIONS.items():
             parser.add_argument(option, action="store_true", help=text)
+        parser.add_argument(WORKERS, action="store_true", help="have a machine of workers in every seed, and no slaves")
         parser.add_argument(RAFT, action="store_true", help="simulate Raft groups; see --raft --help")
     parser.add_argument("--mutations", action="store_true", help="instead: plant each seeded bug and look for it")
     return parser
 
 
 def _plan(seed: int, added: list[str]) -> Plan:
-    """Return the seed's plan of a master with slaves, with what is asked for."""
+    """Return the seed's plan: a machine of workers now and then, else a master with slaves and what is asked for."""
+    if WORKERS in added or (not added and workers.is_of_workers(seed)):
+        return workers.drawn(seed)
     wanted: dict[str, Any] = {ADDITIONS[option][0]: True for option in added}
     return replace(master_slave.drawn(seed), **wanted)
 
@@ -69,8 +74,11 @@ def _mutations(is_raft: bool) -> int:
     from tests.simulation.master_slave.seeded_bugs import BUGS
     from tests.simulation.mutations import look_for_all
     from tests.simulation.raft.seeded_bugs import BUGS as RAFT_BUGS
+    from tests.simulation.workers.seeded_bugs import BUGS as WORKERS_BUGS
 
-    return look_for_all(RAFT_BUGS, raft.hunting_plan) if is_raft else look_for_all(BUGS, master_slave.hunting_plan)
+    if is_raft:
+        return look_for_all(RAFT_BUGS, raft.hunting_plan)
+    return look_for_all(BUGS, master_slave.hunting_plan) | look_for_all(WORKERS_BUGS, workers.hunting_plan)
 
 
 def _one(plan: Plan, *, tracing: bool) -> int:

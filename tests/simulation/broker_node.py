@@ -177,9 +177,11 @@ class SimBroker(Machine):
         rng: random.Random,
         history: History,
         has_proofs: bool = False,
+        port: int = PORT,
     ) -> None:
         """``has_proofs``: its slaves prove to have the servers' credentials."""
-        super().__init__(name, host, PORT, timeline, network, history)
+        super().__init__(name, host, port, timeline, network, history)
+        self.on_serving: Callable[[], None] = lambda: None
         self._credentials = Credentials("servers", "of-the-simulation") if has_proofs else None
         self.configured_id = configured_id
         self.disk = SimDisk(self.clock.now_ms, rng.choice(SYNC_DELAYS_US))
@@ -284,6 +286,7 @@ class SimBroker(Machine):
             self.needs_other_id = False
             self._served_start = self.start_count
             self.note(f"serves as id {broker.config.broker_id}")
+            self.on_serving()
             await broker.wait_failed()
         except (PymqError, OSError) as error:
             self._ended(error)

@@ -1,8 +1,9 @@
 """What every simulated cluster has, and how each run goes; the kinds of cluster are its users.
 
-The harness is this folder: time, network, disks, processes, the clients that all kinds have, and this class. Two rooms
-hold a kind of cluster each: ``master_slave`` a master with slaves, ``raft`` groups that elect their leaders. A room has
-the kind's plan, faults, further clients, checks and seeded bugs. ``simulating.py`` runs a plan of either kind.
+The harness is this folder: time, network, disks, processes, the clients that all kinds have, and this class. Three
+rooms hold a kind of cluster each: ``master_slave`` a master with slaves, ``workers`` a machine of several brokers,
+``raft`` groups that elect their leaders. A room has the kind's plan, faults, further clients, checks and seeded bugs.
+``simulating.py`` runs a plan of any kind.
 
 A run: all nodes start, clients work until messages are on the disks, then faults come, or a story. At the end all is
 mended, the cluster comes to rest, and it is judged.

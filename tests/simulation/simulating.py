@@ -22,8 +22,14 @@ from tests.simulation.master_slave.plan import MasterSlavePlan
 from tests.simulation.plan import Plan
 from tests.simulation.raft.cluster import RaftGroups
 from tests.simulation.raft.plan import RaftPlan
+from tests.simulation.workers.cluster import Workers
+from tests.simulation.workers.plan import WorkersPlan
 
-CLUSTERS: Mapping[type[Plan], Callable[..., Cluster]] = {MasterSlavePlan: MasterSlave, RaftPlan: RaftGroups}
+CLUSTERS: Mapping[type[Plan], Callable[..., Cluster]] = {
+    MasterSlavePlan: MasterSlave,
+    RaftPlan: RaftGroups,
+    WorkersPlan: Workers,
+}
 
 for _name in BULK_MODULES:  # else the first seed would load them, and keep its objects for the process's life
     import_module(_name)

@@ -1,4 +1,4 @@
-"""All seeded bugs of both kinds of cluster; ``scripts/simulate --mutations`` looks for them in more seeds, too."""
+"""All seeded bugs of all kinds of cluster; ``scripts/simulate --mutations`` looks for them in more seeds, too."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from tests.simulation.master_slave.seeded_bugs import BUGS
 from tests.simulation.mutations import HuntingPlan, caught_by
 from tests.simulation.raft import plan as raft
 from tests.simulation.raft.seeded_bugs import BUGS as RAFT_BUGS
+from tests.simulation.workers import plan as workers
+from tests.simulation.workers.seeded_bugs import BUGS as WORKERS_BUGS
 
 HUNTS = [
     *(pytest.param(bug, master_slave.hunting_plan, 20, id=bug.name) for bug in BUGS),
     *(pytest.param(bug, raft.hunting_plan, 0, id=f"raft, {bug.name}") for bug in RAFT_BUGS),
+    *(pytest.param(bug, workers.hunting_plan, 0, id=f"workers, {bug.name}") for bug in WORKERS_BUGS),
 ]
 
 
@@ -25,13 +28,13 @@ def test_a_seeded_bug_is_caught(bug: Bug, hunting_plan: HuntingPlan, searched_se
     assert found is not None, f"{bug} passed {bug.suites} and {searched_seeds} seeds"
 
 
-@pytest.mark.parametrize("bug", [*BUGS, *RAFT_BUGS], ids=lambda bug: bug.name)
+@pytest.mark.parametrize("bug", [*BUGS, *RAFT_BUGS, *WORKERS_BUGS], ids=lambda bug: bug.name)
 def test_a_bug_can_be_planted(bug: Bug) -> None:
     """A fast check, which fails first when the product changes and a seeded bug does not follow."""
     with bug.planted():
         pass
 
 
-@pytest.mark.parametrize(("bugs", "count_min"), [(BUGS, 22), (RAFT_BUGS, 8)])
+@pytest.mark.parametrize(("bugs", "count_min"), [(BUGS, 22), (RAFT_BUGS, 8), (WORKERS_BUGS, 4)])
 def test_there_are_many_seeded_bugs(bugs: tuple[Bug, ...], count_min: int) -> None:
     assert len({bug.name for bug in bugs}) == len(bugs) >= count_min

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from pymq.broker.assembly.parts import BrokerParts
 from pymq.model.record import StoredMessage
 from pymq.store.replica.divergent_tail import DIVERGENT_DIRECTORY
 from tests.simulation.broker_node import ROOT, SEGMENT_BYTES, SimBroker
 from tests.simulation.clients import QUEUE_COUNT, TOPIC, messages_of
-from tests.simulation.history import ACKED, Incident, Seen, Send, name_of
+from tests.simulation.history import ACKED, History, Incident, Seen, Send, name_of
+from tests.simulation.master_slave.following import Followings
 from tests.simulation.master_slave.offsets import Offsets, broker_of
+from tests.simulation.master_slave.plan import MasterSlavePlan
 from tests.simulation.timeline import SECOND
-
-if TYPE_CHECKING:
-    from tests.simulation.master_slave.cluster import MasterSlave
 
 # A message of a SYNC_FLUSH master may wait this long for the disk: the slowest fsync, and the one before it.
 SYNCING_US = 5 * SECOND
@@ -62,10 +61,23 @@ def held(broker: SimBroker, content: bytes) -> bool:
     return any(node.data.find(content) >= 0 for node in kept)
 
 
+class Replicas(Protocol):
+    """The brokers of one name, and what is known of them."""
+
+    brokers: list[SimBroker]
+    history: History
+    followings: Followings
+
+    @property
+    def plan(self) -> MasterSlavePlan: ...
+
+    def broker_at(self, address: str) -> SimBroker: ...
+
+
 class Watcher:
     """Checks each answer at the moment it arrives."""
 
-    def __init__(self, cluster: MasterSlave) -> None:
+    def __init__(self, cluster: Replicas) -> None:
         self._cluster = cluster
         self._brokers = cluster.brokers
         self._history = cluster.history
@@ -132,7 +144,7 @@ class Watcher:
 class Verdict:
     """Checks the cluster at rest: it has one master, the others are its copies, and all promises are kept."""
 
-    def __init__(self, cluster: MasterSlave) -> None:
+    def __init__(self, cluster: Replicas) -> None:
         self._followings = cluster.followings
         self._copies_needed = cluster.plan.copies_needed
         self._epoch_ends: dict[tuple[int, str], int] = {}

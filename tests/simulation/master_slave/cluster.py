@@ -47,6 +47,9 @@ class MasterSlave(Cluster):
     plan: MasterSlavePlan
     brokers: list[SimBroker]
     faults: MasterSlaveFaults
+    batch_producers: list[BatchProducer]
+    batch_readers: list[BatchReader]
+    poppers: list[Popper]
 
     def __init__(self, plan: MasterSlavePlan, *, tracing: bool = False) -> None:
         super().__init__(plan, tracing=tracing)
