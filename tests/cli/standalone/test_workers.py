@@ -5,18 +5,24 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
+from contextlib import suppress
 from pathlib import Path
 
 import grpc
 import pytest
 
 from pymq.cli import main as cli
-from pymq.client import Admin
-from pymq.errors import EXIT_OK, EXIT_USAGE
+from pymq.client import Admin, Message, Tls
+from pymq.client.sync import Producer, PullConsumer
+from pymq.errors import EXIT_OK, EXIT_REFUSED, EXIT_USAGE
 from pymq.proxy.protocol import messages as m
 from pymq.proxy.protocol.messages import SERVICE
 from pymq.security.credentials import Credentials
-from tests.cli.broker.machines import is_alive, running
+from pymq.wire.codes import RequestCode
+from pymq.wire.command import Command, encode_command
+from tests.certificates import certificates
+from tests.cli.broker.machines import TIMEOUT_S, is_alive, running
 
 FREE = ["standalone", "--workers", "2", "--namesrv-port", "0", "--port", "0"]
 
@@ -70,3 +76,46 @@ def test_all_workers_serve_one_grpc_port_and_one_goes_on_when_another_dies() -> 
 def test_shards_and_workers_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["standalone", "--shards", "1", "--workers", "2"]) == EXIT_USAGE
     assert "--workers is for a single broker" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_all_workers_take_tls_alone_and_check_who_sends_and_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, user = certificates(), Credentials("root", "of the first user")
+    first, servers = tmp_path / "first.yml", tmp_path / "servers.yml"
+    for path, name in ((first, "root"), (servers, "servers")):
+        path.write_text(f"accessKey: {name}\nsecretKey: of the first user\n")
+        path.chmod(0o600)
+    settings = {
+        "tls.server.mode": "enforcing",
+        "tls.server.certPath": str(files.server.cert_path),
+        "tls.server.keyPath": str(files.server.key_path),
+        "tls.client.trustCertPath": files.ca_path,
+        "authenticationEnabled": "true",
+        "authorizationEnabled": "true",
+        "initAuthenticationUser": f"file:{first}",
+        "innerClientAuthenticationCredentials": f"file:{servers}",
+    }
+    flags = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    with running(*FREE, "--ephemeral", "--log-level", "error", *flags) as machine:
+        namesrv, tls = machine.ready["namesrv"], Tls(trust_path=files.ca_path)
+        monkeypatch.setenv("PYMQ_TLS_ENABLE", "true")
+        monkeypatch.setenv("PYMQ_TLS_CLIENT_TRUST_CERT_PATH", files.ca_path)
+        made = ["topic", "create", "orders", "--namesrv", namesrv, "--credentials", f"file:{first}"]
+        assert cli.run(made) == EXIT_OK
+        with Producer("p", namesrv=namesrv, credentials=user, tls=tls) as producer:
+            sent = [producer.send(Message("orders", b"%d" % number)) for number in range(32)]
+        assert {result.queue.broker_name for result in sent} == {"broker-a-0", "broker-a-1"}
+        with PullConsumer("g", namesrv=namesrv, credentials=user, tls=tls) as consumer:
+            read = [message for queue in consumer.queues("orders") for message in consumer.pull(queue, 0).messages()]
+        assert sorted(int(message.body) for message in read) == list(range(32))
+        for row in machine.ready["workers"]:
+            asked = ["broker", "status", row["name"], "--namesrv", namesrv]
+            assert cli.run([*asked, "--credentials", f"file:{first}"]) == EXIT_OK
+            host, _, port = row["broker"].rpartition(":")
+            with socket.create_connection((host, int(port)), TIMEOUT_S) as plain:
+                plain.sendall(encode_command(Command(RequestCode.GET_BROKER_RUNTIME_INFO)))
+                with suppress(ConnectionResetError):
+                    assert plain.recv(1) == b"", "no plain connection is served"
+            assert cli.run(asked) == EXIT_REFUSED, "nobody is served without a signature"
