@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pymq.cli.common.live import live
 from pymq.cli.common.options import OutputOption
 from pymq.cli.common.session import Session, until_done_or_stopped
 from pymq.cli.declared import examples, new_app
@@ -29,6 +30,7 @@ PIPE_WIDTH = 120
     epilog=examples(
         "pymq top",
         "pymq top --view groups --sort lag",
+        "pymq top --broker broker-a",
         "pymq top --once                    (one block of all views, for a pipe)",
         "pymq top --batch 10 -d 5 -o json   (a JSON line every five seconds)",
     )
@@ -45,6 +47,16 @@ def top(
     contains: Annotated[
         str, typer.Option("--find", metavar="TEXT", help="Only brokers, topics or groups with TEXT in their name.")
     ] = "",
+    broker: Annotated[
+        str | None,
+        typer.Option(
+            "--broker",
+            "-b",
+            metavar="NAME",
+            help="Only this broker, or all workers of this machine.",
+            autocompletion=live("broker"),
+        ),
+    ] = None,
     everything: Annotated[bool, typer.Option("--all", "-a", help="System topics, too.")] = False,
     once: Annotated[bool, typer.Option("--once", help="Print one plain block; the same as --batch 1.")] = False,
     batch: Annotated[
@@ -57,6 +69,7 @@ def top(
     Keys: 1, 2, 3 or tab switch views; s and S choose the column to sort by, r reverses; / finds names; a shows system
     topics; + and - change the interval; p pauses; arrows scroll; q quits. Without a terminal, and with TERM=dumb, it
     prints plain blocks until it is stopped. Rates are differences of what brokers count, so they need two samples.
+    Several workers of a machine stand under a row with their sums.
     """
     from pymq.clock import SystemClock
 
@@ -70,7 +83,7 @@ def top(
     async def work(admin: Admin) -> None:
         from pymq.operations.top.sample import Sampler
 
-        sampler = Sampler(admin, clock)
+        sampler = Sampler(admin, clock, broker=broker)
         if is_plain:
             from pymq.cli.top.plain import print_blocks
 

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from pymq.cli.output import printable
 from pymq.cli.top.keys import keys_of_terminal
-from pymq.cli.top.plain import rows_of, summary
+from pymq.cli.top.plain import summary, table_rows
 from pymq.cli.top.screen import SPARKS, Choice, Line, View, sort_keys, table
 from pymq.errors import PymqError
 from pymq.operations.top.rates import Rates
@@ -95,7 +95,7 @@ class Screen:
     def lines(self, width: int, height: int, sparks: str = SPARKS) -> list[Line]:
         """Return ``height`` lines, none longer than ``width``."""
         self._page = max(1, height - FRAME_LINES)
-        heading, *rows = table(rows_of(self.rates, self.choice), self.choice, width, sparks)
+        heading, *rows = table(table_rows(self.rates, self.choice), self.choice, width, sparks)
         self.choice.first_row = min(self.choice.first_row, max(0, len(rows) - self._page))
         shown = rows[self.choice.first_row : self.choice.first_row + self._page]
         body = [Line(self._summary(width), "error" if self.error else ""), Line(self._tabs(len(rows), width), "dim")]

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from pymq.cli.output import printable
+from pymq.cli.top.machines import with_machines
 from pymq.cli.top.screen import Choice, View, chosen_rows, short_number, table
 from pymq.clock import Clock
 from pymq.operations.times import iso_time
@@ -24,6 +25,11 @@ def rows_of(rates: Rates, choice: Choice) -> list[Row]:
     return chosen_rows(rates.groups(), choice)
 
 
+def table_rows(rates: Rates, choice: Choice) -> list[Row]:
+    """Return the same rows as a table shows them: workers of a machine under their sum."""
+    return with_machines(rates.brokers(), choice) if choice.view is View.cluster else rows_of(rates, choice)
+
+
 def summary(rates: Rates) -> str:
     """Return the line above all views: the clusters, and what they take in and give out."""
     totals = rates.totals()
@@ -39,7 +45,11 @@ def block(rates: Rates, choices: Sequence[Choice], time: str, width: int, sparks
     """Return the lines of one frame: the time, then each view under its name."""
     lines = [f"{time}  {summary(rates)}"]
     for choice in choices:
-        lines += ["", choice.view.value, *(line.text for line in table(rows_of(rates, choice), choice, width, sparks))]
+        lines += [
+            "",
+            choice.view.value,
+            *(line.text for line in table(table_rows(rates, choice), choice, width, sparks)),
+        ]
     return [*lines, ""]
 
 

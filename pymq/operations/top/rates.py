@@ -7,6 +7,7 @@ from collections.abc import Collection, Hashable, Iterable, Mapping
 from functools import reduce
 from typing import Any, NamedTuple
 
+from pymq.client.admin.machines import Place, place_of
 from pymq.operations.top.broker_tables import EVERY_PART, Part
 from pymq.operations.top.sample import BrokerSample, Sample
 from pymq.wire.bodies_rows import GroupLag, TopicReaders
@@ -55,11 +56,15 @@ class Rates:
         self._ends: dict[Hashable, Counter] = {}
         self._places: dict[Hashable, Counter] = {}
         self._trends: dict[Hashable, deque[float]] = {}
+        self._workers: dict[str, Place] = {}  # by address: one that does not answer stays what it was
         self._sample = Sample()
 
     def add(self, sample: Sample, parts: Collection[Part] = EVERY_PART) -> None:
         """Take the next sample; forgets what it no longer has. ``parts``: those that are new in it."""
         before, self._counters = self._counters, {}
+        known = ((one.view.address, place_of(one.view.runtime)) for one in sample.brokers)
+        places = {address: place or self._workers.get(address) for address, place in known}
+        self._workers = {address: place for address, place in places.items() if place is not None}
         for one in sample.brokers:
             for name, value in (("put", one.put), ("got", one.got), ("log", one.log_end)):
                 if value is not None:
@@ -111,13 +116,15 @@ class Rates:
         return [self._broker_row(one) for one in self._sample.brokers]
 
     def _broker_row(self, one: BrokerSample) -> Row:
-        view = one.view
+        view, place = one.view, self._workers.get(one.view.address)
         return {
             "key": view.address,
             "name": view.name if view.is_master else f"{view.name}:{view.broker_id}",
             "cluster": view.cluster,
             "role": "master" if view.is_master else "slave",
             "address": view.address,
+            "machine": place.machine if place else None,
+            "worker": place.number if place else None,
             "version": view.runtime.get("pymqVersion") or view.version,
             "in": _rate(self._counters, [("put", view.address)]),
             "out": _rate(self._counters, [("got", view.address)]),

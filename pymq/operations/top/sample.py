@@ -16,7 +16,7 @@ from pymq.operations.asking.deadline import within
 from pymq.operations.asking.failing import or_none
 from pymq.operations.asking.retried import Retried
 from pymq.operations.asking.single_flight import SingleFlight
-from pymq.operations.replica_view import BrokerView, brokers
+from pymq.operations.replica_view import BrokerView, brokers, registered
 from pymq.operations.top.broker_tables import EVERY_PART, LISTED_EVERY_MS, REQUESTS_MAX, BrokerTables, Dated, Part
 from pymq.wire.bodies_rows import GroupLag, GroupMembers, TopicEnds, TopicReaders
 
@@ -88,8 +88,11 @@ class Sampler:
         requests_max: int = REQUESTS_MAX,
         answer_time_max_s: float = ANSWER_TIME_MAX_S,
         counts_names: bool = True,
+        broker: str | None = None,
     ) -> None:
-        """``counts_names``: on several masters, the topics of groups, the groups of topics and members are counted.
+        """``broker``: only what this name stands for, as all workers of a machine.
+
+        ``counts_names``: on several masters, the topics of groups, the groups of topics and members are counted.
 
         Without it the answers are shorter, and these numbers unknown.
         """
@@ -102,13 +105,17 @@ class Sampler:
         self._tables: dict[str, BrokerTables] = {}  # by broker
         self._system: frozenset[str] = frozenset()
         self._system_at_ms: int | None = None
+        self._broker_name = broker
+        self._meant: frozenset[str] = frozenset()  # what the name stands for
+        self._meant_at_ms: int | None = None
         self._retried = Retried(admin.unreached, clock)
         self._flight: SingleFlight[Sample] = SingleFlight()
 
     async def sample(self, parts: Collection[Part] = EVERY_PART) -> Sample:
         """Return a new sample; what a broker did not answer is as before. Two callers at once get the same one.
 
-        What is not in ``parts`` is as before, too. Raises UnreachableError when no name server answers.
+        What is not in ``parts`` is as before, too. Raises UnreachableError when no name server answers, NotFoundError
+        when the name of a broker stands for none.
         """
         wanted = frozenset(parts)
         return await self._flight.ask(wanted, lambda: self._take(wanted))
@@ -140,12 +147,23 @@ class Sampler:
     async def _take(self, parts: frozenset[Part]) -> Sample:
         self._retried.forget_old()
         self.refusals = {}
-        found = Sample(brokers=await self._brokers(await brokers(self._admin)))
+        found = Sample(brokers=await self._brokers(await self._views()))
         masters = [one for one in found.brokers if one.view.is_master]
         await asyncio.gather(self._ask_for_system_topics(parts), self._refresh(masters, parts))
         found.system_topics = self._system
         self._fill(found)
         return found
+
+    async def _views(self) -> list[BrokerView]:
+        """Return the registered brokers that are wanted."""
+        if self._broker_name is None:
+            return await brokers(self._admin)
+        now_ms = self._clock.monotonic_ms()
+        if self._meant_at_ms is None or now_ms - self._meant_at_ms >= LISTED_EVERY_MS:
+            found = await registered(self._admin, self._broker_name)
+            self._meant, self._meant_at_ms = frozenset(view.name for view in found), now_ms
+            return found
+        return [view for view in await brokers(self._admin) if view.name in self._meant]
 
     async def _ask_for_system_topics(self, parts: Collection[Part]) -> None:
         if Part.ends not in parts:

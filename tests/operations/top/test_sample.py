@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from pymq.client.admin.rows import Rows
 from pymq.clock import ManualClock
-from pymq.errors import RefusedError, UnreachableError
+from pymq.errors import NotFoundError, RefusedError, UnreachableError
 from pymq.model.route import BrokerData
 from pymq.operations.asking.retried import RETRY_AFTER_MS
-from pymq.operations.top.broker_tables import Part
+from pymq.operations.top.broker_tables import LISTED_EVERY_MS, Part
 from pymq.operations.top.sample import GroupSample, ReaderSample, Sample, Sampler, TopicSample
 from pymq.wire.bodies_route import ClusterInfo
 from pymq.wire.bodies_rows import GroupLag, TopicEnds, TopicReaders
@@ -205,3 +207,25 @@ def test_rows_that_come_in_turn_are_as_old_as_the_oldest_and_not_whole() -> None
     ends, lags = sampler.ends(), sampler.lags()
     assert ends is not None and ends[0] == 0, "one of three topics was asked in the first round alone"
     assert lags is not None and lags[1].withheld
+
+
+def test_the_name_of_a_broker_or_machine_limits_the_sample() -> None:
+    async def work() -> None:
+        admin, asked = Brokers(), []
+
+        async def workers_of(name: str) -> list[str]:
+            asked.append(name)
+            return ["a"] if name == "m" else []
+
+        admin.cluster.workers_of = workers_of
+        sampler = Sampler(admin, admin.clock, broker="m")  # type: ignore[arg-type]
+        for _ in range(3):
+            assert {one.view.name for one in (await sampler.sample()).brokers} == {"a"}
+        assert asked == ["m"], "not at each sample"
+        admin.clock.advance(LISTED_EVERY_MS)
+        await sampler.sample()
+        assert asked == ["m", "m"]
+        with pytest.raises(NotFoundError, match="no broker 'nowhere'"):
+            await Sampler(admin, admin.clock, broker="nowhere").sample()  # type: ignore[arg-type]
+
+    asyncio.run(work())
