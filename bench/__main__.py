@@ -33,7 +33,7 @@ from bench.client_cases import CLIENT_CASES
 from bench.control import BenchError
 from bench.filter_servers import CASE as FILTER_SERVER_CASE
 from bench.filter_servers import filter_server
-from bench.grpc_cases import GRPC_CASES, make_grpc_server
+from bench.grpc_cases import GRPC_CASES, ApacheProxyBroker, make_grpc_server
 from bench.grpc_go import GRPC_GO_CASES
 from bench.java_pushes import JAVA_CASES
 from bench.lites import LITE_CASES, LITE_SETTINGS
@@ -51,6 +51,8 @@ from bench.trios import CASE as RAFT_CASE
 from bench.trios import make_trio, raft_send
 from bench.turns import TURN_CASES, TURN_SETTINGS
 from bench.workers import WORKERS_CASES, measure_workers, worker_count
+from bench.workers_grpc import CASE as WORKERS_GRPC_CASE
+from bench.workers_grpc import measure_grpc, measure_workers_grpc, name_of
 from tests.certificates import certificates
 
 START_CASE = "start"
@@ -63,7 +65,7 @@ ALL_CASES = [
     *TLS_CASES,
     APPEND_CASE, FOLLOW_CASE, QUEUES_CASE, *SCALE_CASES,
     *RESTART_CASES, *REPLICA_CASES, *REPLICA_SYNC_CASES, RAFT_CASE, FILTER_SERVER_CASE, NAME_SERVER_CASE, *SPARK_CASES,
-    *ALL_GRPC_CASES, *WORKERS_CASES,
+    *ALL_GRPC_CASES, *WORKERS_CASES, WORKERS_GRPC_CASE,
 ]  # fmt: skip
 
 
@@ -146,6 +148,8 @@ class Run:
             self._name_server_case()
         if not self._options.only_apache:
             self._workers_cases()
+        if WORKERS_GRPC_CASE in self._names:
+            self._workers_grpc_case()
         if set(self._names) & set(SYNC_CASES):
             self._load_cases("sync", SYNC_CASES, SYNC_SETTINGS)
         if set(self._names) & set(ALL_GRPC_CASES):
@@ -249,6 +253,21 @@ class Run:
                     PyMQBroker.name, measure_workers(name, self._command, place, self._sizes, worker_count())
                 )
                 shutil.rmtree(place, ignore_errors=True)
+
+    def _workers_grpc_case(self) -> None:
+        """Measures one server after the other, each in all rounds. Apache's stands beside the workers."""
+        count = worker_count()
+        for kind in self._kinds():
+            self._note(kind, WORKERS_GRPC_CASE)
+            if kind == ApacheBroker.name:
+                place = self._directory / f"{WORKERS_GRPC_CASE}-apache"
+                place.mkdir()
+                server = ApacheProxyBroker(place, self._options.heap)
+                self._collected.add(kind, measure_grpc(server, name_of(count), self._sizes, self._rounds))
+                continue
+            found = measure_workers_grpc(self._command, self._directory, self._sizes, count, self._rounds)
+            for figures in found.values():
+                self._collected.add(kind, figures)
 
     def _name_server_case(self) -> None:
         load = QUICK_LOAD if self._options.quick else FULL_LOAD

@@ -147,10 +147,15 @@ def fresh_group(bench: Bench) -> str:
     """Return a new consumer group."""
     bench.runs += 1
     group = f"bench_grpc_{bench.runs}"
-    with Control(bench.server.broker) as control:
+    make_group(bench.server.broker, group)
+    return group
+
+
+def make_group(address: str, group: str) -> None:
+    """Make a consumer group on a broker."""
+    with Control(address) as control:
         body = json.dumps({"groupName": group, "consumeEnable": True, "retryMaxTimes": 16, "retryQueueNums": 1})
         control.expect(UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body.encode())
-    return group
 
 
 async def _measured(bench: Bench, load: Callable[[], Awaitable[Rate]]) -> tuple[Rate, float]:

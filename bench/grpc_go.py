@@ -49,13 +49,14 @@ class GoLoad:
 
 
 @contextmanager
-def _running(bench: Bench, topic: str, group: str, connection: str) -> Iterator[GoLoad]:
+def running(endpoint: str, topic: str, group: str, connection: str, clients: int = 1) -> Iterator[GoLoad]:
+    """Run the program during the block. Raises BenchError without Go, or the modules that it needs."""
     try:
         program = built_program(SOURCES / "go", "./load")
     except pytest.skip.Exception as missing:
         raise BenchError(str(missing)) from missing
     with tempfile.TemporaryDirectory() as home:  # it logs below it
-        command = [str(program), grpc_endpoint(bench), topic, group, connection]
+        command = [str(program), endpoint, topic, group, connection, str(clients)]
         pipe = subprocess.PIPE
         env = {**os.environ, "HOME": home}
         with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=env) as running:
@@ -70,9 +71,9 @@ def grpc_send_go(bench: Bench) -> list[Figure]:
     topic, count = bench.fresh_topic("grpc", NORMAL), bench.sizes.send_messages // SEND_DIVISOR
     figures = []
     for connection in CONNECTIONS:
-        with _running(bench, topic, fresh_group(bench), connection) as load:
+        with running(grpc_endpoint(bench), topic, fresh_group(bench), connection) as load:
             load.run("send", WARM_UP)
-            figures += _measured(bench, load, "send", count, f"gRPC send by Go, {connection}")
+            figures += measured(bench.server.broker_pid, load, "send", count, f"gRPC send by Go, {connection}")
     return figures
 
 
@@ -81,19 +82,21 @@ def grpc_receive_go(bench: Bench) -> list[Figure]:
     count = bench.sizes.send_messages // SEND_DIVISOR
     figures = []
     for connection in CONNECTIONS:
-        with _running(bench, bench.fresh_topic("grpc", NORMAL), fresh_group(bench), connection) as load:
+        topic = bench.fresh_topic("grpc", NORMAL)
+        with running(grpc_endpoint(bench), topic, fresh_group(bench), connection) as load:
             load.run("send", count + WARM_UP)
             load.run("receive", WARM_UP)
             name = f"gRPC receive and ack by Go, {connection}"
-            figures += _measured(bench, load, "receive", count - MORE_ACKED_MAX, name)
+            figures += measured(bench.server.broker_pid, load, "receive", count - MORE_ACKED_MAX, name)
     return figures
 
 
 GRPC_GO_CASES: dict[str, Case] = {"grpc-send-go": grpc_send_go, "grpc-receive-go": grpc_receive_go}
 
 
-def _measured(bench: Bench, load: GoLoad, what: str, count: int, name: str) -> list[Figure]:
-    pids = bench.server.broker_pid, load.pid
+def measured(server_pid: int, load: GoLoad, what: str, count: int, name: str) -> list[Figure]:
+    """Return the rate, and the CPU of server and client a message."""
+    pids = server_pid, load.pid
     before_s = [process.cpu_seconds(pid) for pid in pids]
     rate = load.run(what, count)
     server_us, client_us = (
