@@ -17,8 +17,8 @@ import pytest
 
 from pymq.cli import main as cli
 from pymq.cli.broker import machine as machine_module
-from pymq.client import Message
-from pymq.client.sync import Producer, PullConsumer
+from pymq.client import Message, StoredMessage, TransactionState
+from pymq.client.sync import Producer, PullConsumer, TransactionProducer
 from pymq.config import load_broker_config
 from pymq.errors import EXIT_FAILED, EXIT_NOT_FOUND, EXIT_OK, EXIT_REFUSED, EXIT_USAGE
 from pymq.store.disk.fs import RealFiles
@@ -33,6 +33,16 @@ pytestmark = pytest.mark.slow
 def namesrv() -> Iterator[str]:
     with name_server() as address:
         yield address
+
+
+class Committing:
+    """A listener whose local transactions succeed."""
+
+    def execute(self, message: Message, arg: Any) -> TransactionState:
+        return TransactionState.COMMIT
+
+    def check(self, message: StoredMessage) -> TransactionState:
+        return TransactionState.COMMIT
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -58,6 +68,14 @@ def test_one_command_runs_several_brokers_that_start_again_and_end_with_it(names
         with Producer("p", namesrv=namesrv) as producer:
             found = {producer.send(Message("spread", b"%d" % number)).queue.broker_name for number in range(32)}
             assert found == {"one-0", "one-1"}, "a topic lies on all workers"
+            batch = [Message("batches", b"a"), Message("batches", b"b")]
+            assert {producer.send_batch(batch).queue.broker_name for _ in range(8)} == found
+            queued = [producer.enqueue(Message("queued", b"%d" % number)) for number in range(2000)]
+            producer.flush()
+            assert {one.result().queue.broker_name for one in queued} == found
+        with TransactionProducer("tp", listener=Committing(), namesrv=namesrv) as producer:
+            done = [producer.send_in_transaction(Message("transactions", b"t")) for _ in range(8)]
+            assert {one.sent.queue.broker_name for one in done} == found
         os.kill(workers[0]["pid"], signal.SIGKILL)
         restarts = 'pymq_worker_restarts_total{cluster="DefaultCluster",node_type="machine",node_id="one-0"} 1'
         wait_until(lambda: restarts in metrics_of(machine))
