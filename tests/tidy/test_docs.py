@@ -24,6 +24,7 @@ from pymq.workers.metrics import WorkersMetrics
 from tests.tidy.sources import ROOT
 
 PICTURE_BYTES_MAX = 64 * 1024
+FIGURES_BYTES_MAX = 20 * 1024
 
 
 def document(name: str) -> str:
@@ -92,3 +93,9 @@ def test_pictures_of_the_console_are_small_and_each_is_shown() -> None:
     pictures = {path.name: path.stat().st_size for path in (ROOT / "docs" / "console-pages").iterdir()}
     assert sorted(shown) == sorted(pictures) and len(shown) > 40
     assert max(pictures.values()) <= PICTURE_BYTES_MAX
+
+
+def test_the_figures_stay_a_page() -> None:
+    """Old ones go when new ones come: docs/performance.md is read as a whole."""
+    size = len((ROOT / "docs" / "performance.md").read_bytes())
+    assert size <= FIGURES_BYTES_MAX, f"{size} bytes: leave out what is old, or says the same as another row"
