@@ -14,7 +14,7 @@ from tests.simulation.timeline import MS, SECOND
 
 WORKER_COUNT = 4
 # Of 25 seeds that scripts/simulate draws, one is a machine of workers: 4 %.
-WORKERS_EVERY, WORKERS_TURN = 25, 13
+WORKERS_EVERY, WORKERS_TURN = 25, 2
 
 # kind of fault -> how often it happens, relative to the others
 WEIGHTS = {
