@@ -67,7 +67,7 @@ class Workers(Cluster):
 
     def __init__(self, plan: WorkersPlan, *, tracing: bool = False) -> None:
         super().__init__(plan, tracing=tracing)
-        self.history.operations["machines with workers"] += 1
+        self.history.operations["seeds with a machine of workers"] += 1
         layout = planned_layout(None, MACHINE, plan.worker_count)
         own = {**SMALL, **plan.settings, **self.names(MACHINE)}
         config = load_broker_config(None, {key: str(value) for key, value in own.items()})

@@ -8,6 +8,8 @@ from tests.simulation import __main__ as program
 from tests.simulation.master_slave.plan import MasterSlavePlan
 from tests.simulation.simulating import simulate
 from tests.simulation.tally import Tally
+from tests.simulation.workers.cluster import HOST, Workers
+from tests.simulation.workers.liveness import LOOK_US, SEND_WAIT_US_MAX
 from tests.simulation.workers.plan import WEIGHTS, WORKERS_EVERY, WorkersPlan, drawn, hunting_plan
 
 
@@ -22,13 +24,24 @@ def test_workers_keep_their_promises_while_some_of_them_are_down() -> None:
 
 
 @pytest.mark.slow
+def test_a_worker_that_answers_nothing_though_it_is_well_is_noticed() -> None:
+    async def silence(cluster: Workers) -> None:
+        cluster.network.cuts |= {(cluster.probes["broker-a-1"].process.host, HOST)}
+        await cluster.operator.sleep(SEND_WAIT_US_MAX + 2 * LOOK_US)
+        cluster.network.heal(set(cluster.network.cuts))
+
+    report = simulate(hunting_plan(1), story=silence)
+    assert len(report.violations) == 1 and report.violations[0].startswith("no send to broker-a-1 for")
+
+
+@pytest.mark.slow
 def test_seeds() -> None:
     tally = Tally()
     for seed in range(1, 4):
         report = simulate(drawn(seed))
         tally.add(report)
         assert not report.violations, f"scripts/simulate --workers --seed {seed} --trace: {report.violations}"
-    assert "3 machines with workers" in str(tally)
+    assert "3 seeds with a machine of workers" in str(tally)
     assert tally.faults["power loss of the machine"] + tally.faults["kill the machine"] > 0
 
 
