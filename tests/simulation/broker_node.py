@@ -163,7 +163,9 @@ def drop_read_caches(clock: Clock) -> None:
 
 
 class SimBroker(Machine):
-    """A broker on its machine."""
+    """A broker on its machine. ``save_us``: how long a save of a table may take, beyond what all checks allow."""
+
+    save_us = 0
 
     def __init__(
         self,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
 
 HOUR_MS = 3_600_000
+SLOW_US_MAX = 30 * SECOND  # how long links are slow
 
 
 class Faults(ABC):
@@ -281,5 +282,5 @@ class Faults(ABC):
             for pair in pairs:
                 network.links.pop(pair, None)
 
-        self._later(30 * SECOND, mend)
+        self._later(SLOW_US_MAX, mend)
         return bool(pairs)

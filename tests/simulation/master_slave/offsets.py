@@ -110,7 +110,9 @@ class Offsets:
 
     def _is_younger(self, age_us: int, node: SimBroker, since_us: int, at_us: int) -> bool:
         """Return whether its broker ran for at most ``age_us`` in between, or twice that if its disk was full."""
-        return node.moving_us(since_us, at_us) <= age_us * (2 if node.had_full_disk(since_us, at_us) else 1)
+        return node.moving_us(since_us, at_us) <= (age_us + node.save_us) * (
+            2 if node.had_full_disk(since_us, at_us) else 1
+        )
 
     def _at(self, address: str) -> SimBroker:
         return next(broker for broker in self._brokers if broker.address == address)

@@ -35,6 +35,7 @@ class Group:
             address=f"10.0.0.{number + 1}:10911",
             parts=SimpleNamespace(metadata=SimpleNamespace(cursors=cursors), store=store),
             moving_us=lambda since_us, at_us: at_us - since_us,
+            save_us=0,
             had_full_disk=lambda since_us, at_us: False,
         )
 

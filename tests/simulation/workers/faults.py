@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tests.simulation.broker_node import SimBroker
-from tests.simulation.faults import HOUR_MS, Faults
+from tests.simulation.faults import HOUR_MS, SLOW_US_MAX, Faults
 from tests.simulation.machine import Machine
 from tests.simulation.timeline import MS, SECOND
 from tests.simulation.workers.machine import WorkerNode
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tests.simulation.workers.cluster import Workers
 
 RESTART_US = 3 * SECOND
+SYNCS_MAX = 2  # the longest time of a worker thread's step, of the usual one of an fsync
 KILLS_MAX = 12  # in a row: more than five, because a worker that waits for its start can't be killed
 
 
@@ -168,6 +169,7 @@ class WorkersFaults(Faults):
         self.note(f"fsync of the machine takes {delay_us / MS} ms")
         for node in self._workers.machine.nodes:
             node.disk.sync_delay_us = delay_us
+            node.save_us = max(node.save_us, SYNCS_MAX * delay_us)
             self._later(30 * SECOND, node.disk.speed_up)
         return True
 
@@ -176,6 +178,10 @@ class WorkersFaults(Faults):
     def _cut_connections(self) -> bool:
         self._workers.liveness.broken_us = self._workers.timeline.now_us
         return super()._cut_connections()
+
+    def _slow_network(self) -> bool:
+        self._workers.liveness.slow_us = self._workers.timeline.now_us + SLOW_US_MAX
+        return super()._slow_network()
 
     def _half_open(self) -> bool:
         self._workers.liveness.broken_us = self._workers.timeline.now_us

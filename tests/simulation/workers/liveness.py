@@ -30,6 +30,7 @@ class Liveness:
         self._left_down: set[str] = set()
         self._listed: set[tuple[str, int, str, int]] = set()  # worker and start, name server and its start
         self.broken_us = -BROKEN_US  # when connections were last broken
+        self.slow_us = -BROKEN_US  # by when the last slow links are as fast as usual: calls time out on them
 
     def look(self) -> None:
         for node in self._cluster.brokers:
@@ -88,7 +89,7 @@ class Liveness:
         """Check that a name server lists a worker as long as it is well: a neighbour's end takes it out of no route."""
         cluster, before = self._cluster, self._listed
         self._listed = set()
-        if cluster.timeline.now_us - self.broken_us < BROKEN_US:
+        if cluster.timeline.now_us - max(self.broken_us, self.slow_us) < BROKEN_US:
             return
         for server in cluster.name_servers:
             table = server.table

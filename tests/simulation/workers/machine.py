@@ -33,6 +33,7 @@ class WorkerNode(SimBroker):
 
     machine: WorkersMachine
     exit_code = 0  # of the process, once it has ended
+    save_us = 200 * MS  # a tick, and two fsyncs
 
     def start(self) -> None:
         """Have the machine start it: switch the machine on, or send it SIGHUP."""
