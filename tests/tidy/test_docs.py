@@ -95,7 +95,8 @@ def test_pictures_of_the_console_are_small_and_each_is_shown() -> None:
     assert max(pictures.values()) <= PICTURE_BYTES_MAX
 
 
-def test_the_figures_stay_a_page() -> None:
-    """Old ones go when new ones come: docs/performance.md is read as a whole."""
-    size = len((ROOT / "docs" / "performance.md").read_bytes())
+@pytest.mark.parametrize("name", ["performance.md", "testing.md"])
+def test_pages_of_figures_are_read_as_a_whole(name: str) -> None:
+    """Old figures go when new ones come."""
+    size = len((ROOT / "docs" / name).read_bytes())
     assert size <= FIGURES_BYTES_MAX, f"{size} bytes: leave out what is old, or says the same as another row"
