@@ -13,7 +13,7 @@ from pymq.broker.fast.ack import FastAcks
 from pymq.broker.fast.lite import FastLites
 from pymq.broker.fast.pull import FastPulls
 from pymq.broker.fast.secured import SendCheck, checked
-from pymq.broker.fast.send import FastSends
+from pymq.broker.fast.send import FastSends, OtherKinds
 from pymq.broker.fast.table import FastRow, FastTable
 from pymq.broker.fast.targets import SendTargets
 from pymq.broker.fast.timer import FastTimerPuts
@@ -105,9 +105,8 @@ class MessageRequests:
             store=store,
             expressions=messages.expressions,
             writer=messages.writer,
-            hand_out=HandOut(pop.popper, pop.revive_log, pop.turn_acks, pop.ordered_queues),
+            hand_out=HandOut(pop.popper, pop.revive_log, pop.turn_acks, pop.ordered_queues, is_fenced),
             wake_in=lambda delay_ms: hasten_job(POP_JOB, delay_ms),
-            is_fenced=is_fenced,
         )
         self.pop_polls = self.pops.polls
         self.lite_pops = LitePopHandlers(
@@ -145,9 +144,11 @@ class MessageRequests:
             writer=messages.writer,
             stager=stager,
             targets=targets,
-            timer_puts=FastTimerPuts(runtime.config, runtime.clock, messages.timers, messages.writer, stager, targets),
-            lites=FastLites(runtime, writer=messages.writer, stager=stager, targets=targets, lights=store.lights),
-            halves=FastHalves(transactions, messages.writer, stager, targets, stats),
+            others=OtherKinds(
+                FastTimerPuts(runtime.config, runtime.clock, messages.timers, messages.writer, stager, targets),
+                FastHalves(transactions, messages.writer, stager, targets, stats),
+                FastLites(runtime, writer=messages.writer, stager=stager, targets=targets, lights=store.lights),
+            ),
             ids=ids,
         )
         store.add_arrival_listener(self._on_arrival)

@@ -8,7 +8,7 @@ test compares records and answers of the two.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pymq.broker.fast.answers import SENT, SENT_BATCH, SENT_INNER, SENT_KEYLESS, SENT_TIMER, binary_sent
 from pymq.broker.fast.header import BinaryTemplates, SendHead, decode_json_send, decode_signed_json_send
@@ -73,6 +73,14 @@ def _kind_of(properties: str, underscores: int) -> int:
     return _WAITING if is_lite or _TIMER in properties or _HALF in properties else _PLAIN
 
 
+class OtherKinds(NamedTuple):
+    """What takes messages that are not plain: timer messages, halves of transactions, those of lite topics."""
+
+    timer_puts: FastTimerPuts
+    halves: FastHalves
+    lites: FastLites
+
+
 class FastSends:
     """Takes plain sends from the table of fast paths."""
 
@@ -83,9 +91,7 @@ class FastSends:
         writer: Writer,
         stager: PlainStager,
         targets: SendTargets,
-        timer_puts: FastTimerPuts,
-        halves: FastHalves,
-        lites: FastLites,
+        others: OtherKinds,
         ids: UniqueIdMaker,
     ) -> None:
         self._check: SendCheck | None = None
@@ -95,9 +101,7 @@ class FastSends:
         self._stager = stager
         self._stage = stager.stage
         self._targets = targets
-        self._timer_puts = timer_puts
-        self._halves = halves
-        self._lites = lites
+        self._timer_puts, self._halves, self._lites = others
         self._ids = ids
         self._host_hex = runtime.store_host.hex().upper().encode()
         self._enrichment = writer.enrichment

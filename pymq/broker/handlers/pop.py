@@ -73,10 +73,9 @@ class PopHandlers:
         writer: Writer,
         hand_out: HandOut,
         wake_in: Callable[[int], None],
-        is_fenced: Callable[[], bool],
     ) -> None:
-        """``wake_in`` has the tick of :attr:`polls` called in so many ms; ``is_fenced``: during a hand-over."""
-        self._is_fenced = is_fenced
+        """``wake_in`` has the tick of :attr:`polls` called in so many ms."""
+        self._is_fenced = hand_out.is_fenced
         self._config = runtime.config
         self._clock = runtime.clock
         self._store = store

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pymq.broker.pop.ordered_queues import OrderedQueues
@@ -12,9 +13,13 @@ from pymq.broker.pop.turn_acks import TurnAcks
 
 @dataclass(frozen=True, slots=True)
 class HandOut:
-    """``popper`` takes messages from queues. The other parts note which group has them, and which are acknowledged."""
+    """``popper`` takes messages from queues. The other parts note which group has them, and which are acknowledged.
+
+    ``is_fenced`` returns True while this master hands over to a slave: nothing is handed out then.
+    """
 
     popper: Popper
     revive_log: ReviveLog
     turn_acks: TurnAcks
     ordered_queues: OrderedQueues
+    is_fenced: Callable[[], bool]
