@@ -136,6 +136,7 @@ class MessageRequests:
             revive_log=pop.revive_log,
             turn_acks=pop.turn_acks,
             ordered_queues=pop.ordered_queues,
+            is_fenced=is_fenced,
         )
         self.fast_ends = FastEnds(transactions, store, messages.writer, stager, targets)
         self.fast_pulls = FastPulls(self.pulls)

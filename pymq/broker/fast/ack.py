@@ -6,6 +6,7 @@ through :class:`~pymq.broker.handlers.pop.PopHandlers`. A property test compares
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pymq.broker.fast.answers import DONE
@@ -62,8 +63,11 @@ class FastAcks:
         revive_log: ReviveLog,
         turn_acks: TurnAcks,
         ordered_queues: OrderedQueues,
+        is_fenced: Callable[[], bool],
     ) -> None:
+        """``is_fenced``: during a hand-over."""
         self._config = config
+        self._is_fenced = is_fenced
         self._queue_view = store.queue_view
         self._topic = topics.get
         self._point_at = revive_log.check_points.get
@@ -128,7 +132,7 @@ class FastAcks:
         pop_time_ms = self._pop_time_ms(header.extra_info)
         if head.flag & _ONE_DIRECTION or pop_time_ms == UNKNOWN or self._topic(topic) is None:
             return False
-        if not 0 <= offset < self._lights.max_offset(topic, lite):
+        if self._is_fenced() or not 0 <= offset < self._lights.max_offset(topic, lite):
             return False
         queue = OrderedQueue(light_queue_name(topic, lite), header.consumer_group, 0)
         try:

@@ -297,3 +297,15 @@ def test_acknowledgements_in_lite_topics_take_the_fast_path(make: Any) -> None:
     payloads = [make(each, number) for number, each in enumerate(LITE_RECEIPTS)]
     took, fast = serve_lites(payloads, is_fast=True)
     assert took == len(LITE_RECEIPTS) == 7 and fast == serve_lites(payloads, is_fast=False)[1]
+
+
+def test_an_acknowledgement_in_a_lite_topic_is_refused_during_a_hand_over() -> None:
+    p, receipts = lites_popped()
+    fence, peer = p.world.parts.replication.write_fence, FakePeer()
+    fence.begin(5000, "a test")
+    payload = payload_of(receipts[0])
+    assert not p.world.parts.requests.fast_path(peer, payload)  # type: ignore[arg-type]
+    reply = p.caller._dispatcher.dispatch(peer, decode_command(payload))
+    assert reply is not None and reply.code == 14
+    fence.end()
+    assert p.world.parts.requests.fast_path(peer, payload)  # type: ignore[arg-type]
