@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from pymq.broker.fast.ack import FastAcks
 from pymq.broker.handlers.offsets import OffsetHandlers
 from pymq.broker.messages.writer import Writer
 from pymq.broker.metadata.metadata import Metadata
@@ -238,6 +239,8 @@ BUGS = (
         Seam(CheckPoints.clock_went_back, does_nothing), ("pops 7",)),
     # -- lite topics
     Bug("old messages expire unread beside young ones", Seam(LiteExpiry._keep_unread, does_nothing), ("lites 8",)),
+    Bug("the fast path takes lite acknowledgements during a hand-over",
+        Text(FastAcks._take_lite, "self._is_fenced() or not", "not"), ("lites 30",)),
     Bug("slaves do not take hand-outs of lite topics", Seam(OrderInfos.take_over, does_nothing), ("lites 6",)),
     # -- the log
     Bug("nothing is sent again after a reconnection",
