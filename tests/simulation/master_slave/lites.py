@@ -244,18 +244,19 @@ class LiteClient(ClientNode):
             if content in reading.first_seen:
                 history.operations["lite messages popped again"] += 1
             acked, out = reading.acked.pop(content, None), reading.out.get(content)
-            if acked is not None and self.is_strict and not self._may_be_forgotten(acked):
+            got = Got(self.now_us, lite, offset, message.physical_offset, hidden_until_us, address, epoch)
+            # An old master that does not know of a new one lacks what that one took.
+            is_strict = self.is_strict and not any(_is_unheard(incident, got) for incident in history.incidents)
+            if acked is not None and is_strict and not self._may_be_forgotten(acked):
                 history.violated(
                     f"{name} of {lite}, acknowledged at {acked.time_us / SECOND:.3f}, came again to {reading.group}"
                 )
-            if out is not None and self.now_us < out.hidden_until_us and self.is_strict:
+            if out is not None and self.now_us < out.hidden_until_us and is_strict:
                 early_ms = (out.hidden_until_us - self.now_us) // MS
                 if not self._may_be_forgotten(out):
                     history.violated(f"{name} of {lite} came {early_ms} ms early to {reading.group}")
             reading.first_seen.setdefault(content)
-            reading.out[content] = Got(
-                self.now_us, lite, offset, message.physical_offset, hidden_until_us, address, epoch
-            )  # fmt: skip
+            reading.out[content] = got
 
     async def _acknowledge(self, address: str, lite: str, messages: list[StoredMessage], ext: dict[str, str]) -> None:
         """Acknowledge the messages in order, or the first of them."""
