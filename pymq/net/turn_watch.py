@@ -25,7 +25,7 @@ BUSY_LINE_MS = 60_000  # between two lines about a busy machine, and before the 
 # CPU time is read at most this often on the way of requests: it takes 0.3 us, a tenth of a small request.
 CPU_SAMPLE_MS = 1
 # A late timer shows work that nothing measured. Work of LONG_TURN_MS + HEARTBEAT_MS is always seen.
-HEARTBEAT_MS = 100
+HEARTBEAT_MS = 250
 NAMED_REQUESTS_MAX = 16  # of a read that took long; the log and the metric name their kinds
 OTHER = "other"  # work that nothing measured
 

@@ -19,7 +19,7 @@ SLOW_TICK_PERIOD_MS = 1000
 # Jobs with this period or a longer one run together, at whole multiples of it: an idle broker wakes up this often, not
 # once for each job.
 WAKE_UP_MS = 100
-IDLE_WAKE_UP_MS = 200  # of a broker that got nothing since it woke up before
+IDLE_WAKE_UP_MS = 250  # of a broker that got nothing since it woke up before; also the heartbeat of TurnWatch
 EARLY_S = 0.001  # that a timer of the loop may come before its time
 
 

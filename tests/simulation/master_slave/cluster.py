@@ -104,7 +104,7 @@ class MasterSlave(Cluster):
         self.batch_producers = [BatchProducer("b0", "10.0.2.101", batch_chance, world)] if plan.has_batches else []
         self.batch_readers = [BatchReader("r0", "10.0.3.101", batch_chance, world)] if plan.has_batches else []
         self.poppers = [Popper("pops", "10.0.5.1", chance(0x909), world)] if plan.has_popper else []
-        self.lites = self._make_lites(chance(0x117E), world) if plan.has_lites else None
+        self.lites: LiteStory | None = self._make_lites(chance(0x117E), world) if plan.has_lites else None
         self.liar = self._make_liar(chance(0x11A2), world) if plan.has_liar else None
         self.piece_cutter = PieceCutter(self, chance(0x91EC)) if plan.has_pieces else None
 
