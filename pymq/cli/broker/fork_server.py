@@ -19,7 +19,7 @@ MODULES = (
 
 
 def serve_loaded(control: socket.socket) -> None:
-    """Load the modules, then fork workers for whoever has the other end of the socket."""
+    """Load the modules, then fork workers for the process at the other end of the socket."""
     load(*MODULES)
     gc.collect()
     gc.freeze()

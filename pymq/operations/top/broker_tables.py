@@ -7,8 +7,9 @@ asks for a bounded number in turn.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from enum import StrEnum
+from functools import partial
 from itertools import islice
 from typing import Any, Final, TypeVar
 
@@ -140,12 +141,12 @@ class BrokerTables:
         rows, address = self._admin.rows, self._target.address
         questions: list[Coroutine[Any, Any, bool]] = []
         if Part.ends in parts:
-            questions.append(self._take(rows.ends(address), self.topics))
+            questions.append(self._take(lambda: rows.ends(address), self.topics))
         if Part.lags in parts:
-            both = rows.lags_and_readers(address, with_names=with_names, with_times=True)
-            questions.append(self._take_both(both))
+            ask = partial(rows.lags_and_readers, address, with_names=with_names, with_times=True)
+            questions.append(self._take_both(ask))
         if Part.members in parts:
-            questions.append(self._take(rows.members(address, with_names=with_names), self.members))
+            questions.append(self._take(lambda: rows.members(address, with_names=with_names), self.members))
         if not all(await asyncio.gather(*questions)):
             return False
         if Part.lags not in parts:
@@ -155,9 +156,9 @@ class BrokerTables:
         await self._ask_for_times()
         return True
 
-    async def _take(self, question: Awaitable[Rows[RowT] | None], table: Dated[RowT]) -> bool:
+    async def _take(self, ask: Callable[[], Awaitable[Rows[RowT] | None]], table: Dated[RowT]) -> bool:
         try:
-            rows = await question
+            rows = await ask()
         except PymqError as error:
             return self._note(error)
         if rows is None:
@@ -172,9 +173,9 @@ class BrokerTables:
             self.refusal = error
         return True
 
-    async def _take_both(self, question: Awaitable[tuple[Rows[GroupLag], Rows[TopicReaders]] | None]) -> bool:
+    async def _take_both(self, ask: Callable[[], Awaitable[tuple[Rows[GroupLag], Rows[TopicReaders]] | None]]) -> bool:
         try:
-            found = await question
+            found = await ask()
         except PymqError as error:
             return self._note(error)
         if found is None:

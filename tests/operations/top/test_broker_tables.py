@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+from contextlib import suppress
 
+from pymq.client.admin import BrokerTarget
 from pymq.client.admin.rows import Rows
 from pymq.clock import ManualClock
-from pymq.operations.top.broker_tables import LISTED_EVERY_MS, TIMED_EVERY_MS, Dated
+from pymq.operations.top.broker_tables import LISTED_EVERY_MS, TIMED_EVERY_MS, BrokerTables, Dated
 from pymq.operations.top.sample import Sampler
 from pymq.wire.bodies_rows import GroupLag
 from tests.operations.top.sampled import Brokers, rates
@@ -39,6 +42,24 @@ def test_times_that_a_row_does_not_have_are_asked_for_in_turn() -> None:
     assert ages == [1, 2, 3, 3], "one group at a time, the others keep their times"
     assert admin.asked_groups == ["g0", "g1", "g2", "g0"]
     assert [row["behind_ms"] is None for row in rates(found).groups()] == [False] * 3
+
+
+def test_a_sample_that_is_given_up_leaves_no_question_that_was_never_asked() -> None:
+    admin = Brokers()
+    admin.give_rows()
+    tables = BrokerTables(admin, admin.clock)  # type: ignore[arg-type]
+
+    async def give_up(turns: int) -> None:
+        refresh = asyncio.ensure_future(tables.refresh(BrokerTarget("a", "c", "a:1"), with_names=False))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        refresh.cancel()
+        with suppress(asyncio.CancelledError):
+            await refresh
+
+    for turns in range(6):
+        asyncio.run(give_up(turns))
+        gc.collect()  # a coroutine that was never awaited warns, and a warning is a failure
 
 
 def test_a_broker_without_rows_is_asked_for_them_now_and_then() -> None:
