@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pymq.broker.pop.lite_expiry import CHECK_PERIOD_MS, EXPIRATION_MIN_MS
 from pymq.model.record import StoredMessage, decode_record, decode_records
 from pymq.model.tables import TopicConfig
-from pymq.store.disk.memory_fs import MemoryFiles
 from tests.broker.handlers.test_lite_pops import NOTHING, LitePops, Popped
+from tests.broker.lites.hand_outs import HandOut
 from tests.broker.world import World
+from tests.crash.crashes import CrashError, Crashes
 from tests.store.light.lights import entries_of
 
 LITES = ("a", "b@x", "c$", "%d")
@@ -30,30 +31,6 @@ TRIES_MAX = 3
 SETTINGS: dict[str, Any] = {"flushConsumerOffsetInterval": "1000"}
 
 
-class _CrashError(BaseException):
-    """The process is gone."""
-
-
-@dataclass
-class HandOut:
-    """The newest hand-out of a lite topic. By body: its number in the answer, and when it comes again (Unix ms)."""
-
-    popped: Popped
-    invisible_ms: int
-    numbers: dict[bytes, int]
-    visible_ms: dict[bytes, int]
-    acked: set[bytes] = field(default_factory=set)
-
-    def left(self) -> list[bytes]:
-        return [body for body in self.numbers if body not in self.acked]
-
-    def free_ms(self) -> int:
-        return max((self.visible_ms[body] for body in self.left()), default=0)
-
-    def as_saved(self) -> HandOut:
-        return HandOut(self.popped, self.invisible_ms, self.numbers, dict(self.visible_ms), set(self.acked))
-
-
 @dataclass
 class Reading:
     """What a client knows of a group in one lite topic. The broker has read at least the first ``read`` messages."""
@@ -63,13 +40,17 @@ class Reading:
     tried: set[bytes] = field(default_factory=set)  # acknowledged, perhaps late or without effect
     dead: set[bytes] = field(default_factory=set)
     tries: Counter[bytes] = field(default_factory=Counter)
-    out: HandOut | None = None
-    saved_out: HandOut | None = None  # if nothing has changed since the save
+    out: HandOut[bytes] | None = None
+    saved_out: HandOut[bytes] | None = None  # if nothing has changed since the save
 
     def read_at_most(self, bodies: list[bytes]) -> int:
         """Return before which message nothing can be left."""
         done = self.tried | self.dead
         return next((number for number, body in enumerate(bodies) if body not in done), len(bodies))
+
+
+def _as_saved(out: HandOut[bytes]) -> HandOut[bytes]:
+    return replace(out, visible_ms=dict(out.visible_ms), acked=set(out.acked))
 
 
 class LiteRun:
@@ -85,10 +66,10 @@ class LiteRun:
         self.wanted: dict[tuple[str, str], set[str]] = {}
         self.dead_counts: dict[str, Counter[bytes]] = {group: Counter() for group in GROUPS}
         self.receipts: list[tuple[str, str, Popped, int]] = []  # group, lite topic, answer, number
-        self.image: MemoryFiles | None = None
+        self.crashes = Crashes(self.rng, loses_power=loses_power)
         self._number = 0
         self._open(World(**SETTINGS))
-        self._watch()
+        self._await_crash()
 
     # -- crashes -------------------------------------------------------------------------------------------------
 
@@ -103,26 +84,8 @@ class LiteRun:
         self.wanted = {(group, client): set() for group in GROUPS for client in CLIENTS}
         self.p.wait(0)  # the first round, which looks whether the clock was set back
 
-    def _watch(self) -> None:
-        """Crash after some calls of the disk."""
-        files = self.p.world.files
-        calls_left = self.rng.randrange(1, self.rng.choice(CRASH_CALLS_MAX))
-
-        def fault(call: str, path: str) -> None:
-            nonlocal calls_left
-            calls_left -= 1
-            if calls_left == 0:
-                files.fault = None
-                self.image = self._after_crash(files)
-                raise _CrashError
-
-        files.fault = fault
-
-    def _after_crash(self, files: MemoryFiles) -> MemoryFiles:
-        if not self.loses_power:
-            return files.after_kill()
-        rng = random.Random(self.rng.random())
-        return files.after_power_loss(lambda *_: rng.random() < 0.5, lambda *_: True)
+    def _await_crash(self) -> None:
+        self.crashes.await_one(self.p.world.files, self.rng.choice(CRASH_CALLS_MAX))
 
     def step(self) -> None:
         actions = (
@@ -131,15 +94,14 @@ class LiteRun:
         )  # fmt: skip
         try:
             self.rng.choices(actions, (8, 10, 8, 2, 4, 5, 2, 2, 2))[0]()
-        except _CrashError:
+        except CrashError:
             self._reopen()
             if self.rng.random() < 0.5:  # else what has changed is known less well
                 self._look()
-            self._watch()
+            self._await_crash()
 
     def _reopen(self) -> None:
-        assert self.image is not None
-        image, self.image = self.image, None
+        image = self.crashes.left()
         self.counts["crashes"] += 1
         self.p.world.clock.advance(self.rng.choice([0, 500, 20_000]))
         self._open(World(image, self.p.world.clock, **SETTINGS))
@@ -147,7 +109,7 @@ class LiteRun:
         for reading in self.readings.values():
             reading.read, reading.out = reading.saved, reading.saved_out
             if reading.out is not None:
-                reading.out = reading.saved_out = reading.out.as_saved()
+                reading.out = reading.saved_out = _as_saved(reading.out)
                 end_ms = now_ms + reading.out.invisible_ms  # a start lets no message wait longer than its pop's time
                 if reading.out.free_ms() > end_ms:
                     reading.out.visible_ms = dict.fromkeys(reading.out.numbers, end_ms)
@@ -223,7 +185,7 @@ class LiteRun:
             self._control(group, "one", "PARTIAL_ADD", set(LITES))
             self._take(group, "one", 32, self.rng.choice(INVISIBLE_MS))
 
-    def _took(self, group: str, lite: str, out: HandOut) -> None:
+    def _took(self, group: str, lite: str, out: HandOut[bytes]) -> None:
         """Check what a pop got of one lite topic."""
         bodies, reading = self.bodies[lite], self.readings[group, lite]
         first = bodies.index(next(iter(out.numbers)))
@@ -332,7 +294,7 @@ class LiteRun:
         self.counts["saves"] += 1
         for reading in self.readings.values():
             reading.saved = reading.read
-            reading.saved_out = reading.out.as_saved() if reading.out is not None else None
+            reading.saved_out = _as_saved(reading.out) if reading.out is not None else None
 
     def _idle(self) -> None:
         """Let the broker run for as long as its lite topics live, and expire those that were read."""
@@ -388,7 +350,7 @@ class LiteRun:
         assert not again, f"expired messages come again: {again}"
 
     def _crash_now(self) -> None:
-        self.image = self._after_crash(self.p.world.files)
+        self.crashes.crash(self.p.world.files)
         self._reopen()
 
     def _drain(self) -> list[bytes]:

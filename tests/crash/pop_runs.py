@@ -11,19 +11,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pymq.model.tables import TopicConfig
-from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.wire.codes import RequestCode
 from tests.broker.handlers.test_pop import Found, Popping
 from tests.broker.handlers.test_pop_orderly import Ordered
 from tests.broker.world import World
+from tests.crash.crashes import CrashError, Crashes
 
 MESSAGE_COUNT = 24
 STEP_COUNT = 60
+CRASH_CALLS_MAX = 60
 SETTINGS: dict[str, Any] = {"reviveQueueNum": "2", "flushConsumerOffsetInterval": "1000"}
-
-
-class _CrashError(BaseException):
-    """The process is gone."""
 
 
 @dataclass
@@ -58,45 +55,25 @@ class Run:
         for number in range(MESSAGE_COUNT):
             self.popping.world.put("T", b"%d" % number, queue_id=number % 2)
         self.popping.world.parts.store.sync()
-        self.image: MemoryFiles | None = None
-        self.calls_left = -1
-        self._watch()
+        self.crashes = Crashes(self.rng, loses_power=loses_power)
+        self._await_crash()
 
     def _make_topic(self) -> None:
         self.popping.world.parts.metadata.topics.ensure_internal("T", 2)
 
-    def _watch(self) -> None:
-        """Crash after some calls of the disk."""
-        files = self.popping.world.files
-        self.calls_left = self.rng.randrange(1, 60)
-
-        def fault(call: str, path: str) -> None:
-            self.calls_left -= 1
-            if self.calls_left == 0:
-                files.fault = None
-                self.image = self._after_crash(files)
-                raise _CrashError
-
-        files.fault = fault
-
-    def _after_crash(self, files: MemoryFiles) -> MemoryFiles:
-        if not self.loses_power:
-            return files.after_kill()
-        rng = random.Random(self.rng.random())
-        return files.after_power_loss(lambda *_: rng.random() < 0.5, lambda *_: True)
+    def _await_crash(self) -> None:
+        self.crashes.await_one(self.popping.world.files, CRASH_CALLS_MAX)
 
     def _reopen(self) -> None:
-        assert self.image is not None
-        world = World(self.image, self.popping.world.clock, **self.settings)
+        world = World(self.crashes.left(), self.popping.world.clock, **self.settings)
         self.popping = self.popping_class(world)
-        self.image = None
 
     def step(self) -> None:
         try:
             self._act()
-        except _CrashError:
+        except CrashError:
             self._reopen()
-            self._watch()
+            self._await_crash()
 
     def _act(self) -> None:
         p, rng, model = self.popping, self.rng, self.model

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pymq.model.record import StoredMessage, decode_records
-from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.timer.timer_store import MAGIC_DELETE
 from pymq.wire.codes import RequestCode
 from tests.broker.handlers.test_send import fields
 from tests.broker.world import Caller, World
+from tests.crash.crashes import CrashError, Crashes
 
 STEP_COUNT = 40
 TICK_MS = 100
@@ -34,10 +34,6 @@ SETTINGS: dict[str, Any] = {
     "timerFlushIntervalMs": str(FLUSH_INTERVAL_MS),
     "mappedFileSizeTimerLog": "1024",
 }
-
-
-class _CrashError(BaseException):
-    """The process is gone."""
 
 
 @dataclass
@@ -98,35 +94,17 @@ class Run:
         self.model = Model()
         self.world = World(**SETTINGS)
         self.world.parts.metadata.topics.ensure_internal("T", 1)
-        self.image: MemoryFiles | None = None
+        self.crashes = Crashes(self.rng, loses_power=loses_power)
         self._number = 0
-        self._watch()
+        self._await_crash()
 
-    def _watch(self) -> None:
-        """Crash after some calls of the disk."""
-        files = self.world.files
-        calls_left = self.rng.randrange(1, CRASH_CALLS_MAX)
-
-        def fault(call: str, path: str) -> None:
-            nonlocal calls_left
-            calls_left -= 1
-            if calls_left == 0:
-                files.fault = None
-                self.image = self._after_crash(files)
-                raise _CrashError
-
-        files.fault = fault
-
-    def _after_crash(self, files: MemoryFiles) -> MemoryFiles:
-        if not self.loses_power:
-            return files.after_kill()
-        rng = random.Random(self.rng.random())
-        return files.after_power_loss(lambda *_: rng.random() < 0.5, lambda *_: True)
+    def _await_crash(self) -> None:
+        self.crashes.await_one(self.world.files, CRASH_CALLS_MAX)
 
     def step(self) -> None:
         try:
             self.rng.choices(self._actions, (8, 8, 3, 1, 1))[0]()
-        except _CrashError:
+        except CrashError:
             self._reopen()
 
     @property
@@ -134,22 +112,22 @@ class Run:
         return [self._send, self._wait, self._recall, self._sync, self._restart]
 
     def _reopen(self) -> None:
-        while self.image is not None:  # a start may crash as well
-            image, self.image = self.image, None
+        while self.crashes.image is not None:  # a start may crash as well
+            image = self.crashes.left()
             self.model.crashes_ms.append(self.world.clock.now_ms())
             if self.loses_power:  # the rest may be lost
                 self.model.sent = {body: sent for body, sent in self.model.sent.items() if sent.is_durable}
             self.world.clock.advance(self.rng.choice([0, 300, 4000]))
             self.world = World(image, self.world.clock, open_at_once=False, **SETTINGS)
             if self.rng.random() < 0.3:
-                self._watch()
+                self._await_crash()
             try:
                 self.world.parts.open()
-            except _CrashError:
+            except CrashError:
                 continue
             if self.world.files.fault is None:
                 self.check_counts()
-                self._watch()
+                self._await_crash()
 
     def check_counts(self) -> None:
         """Check that as many messages count as waiting as the chains of the slots hold."""

@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from tests.broker.handlers.test_lite_pops import NOTHING, LitePops, Popped
+from tests.broker.handlers.test_lite_pops import NOTHING, LitePops
+from tests.broker.lites.hand_outs import HandOut
 from tests.broker.world import World
 
 LITES = st.sampled_from(["a", "b@x", "c$"])
 CLIENTS = st.sampled_from(["one", "two"])
 SAVED_MS = 6_000  # offsets and hand-outs are on the disk by then
-
-
-@dataclass
-class HandOut:
-    """The last hand-out of a lite topic: the answer, and by offset the message's number in it and its visible time."""
-
-    popped: Popped
-    invisible_ms: int
-    numbers: dict[int, int]
-    visible_ms: dict[int, int]
-    acked: set[int] = field(default_factory=set)
-
-    def left(self) -> list[int]:
-        return [offset for offset in self.numbers if offset not in self.acked]
 
 
 class Consumption(RuleBasedStateMachine):
@@ -40,14 +25,14 @@ class Consumption(RuleBasedStateMachine):
         self.p.wait(0)  # the first round, which looks whether the clock was set back
         self.sent: dict[str, list[str]] = {}
         self.committed: dict[str, int] = {}
-        self.out: dict[str, HandOut] = {}
+        self.out: dict[str, HandOut[int]] = {}
         self.wanted: dict[str, set[str]] = {"one": set(), "two": set()}
 
     # -- the model -----------------------------------------------------------------------------------------------
 
     def is_blocked(self, lite: str) -> bool:
-        out, now_ms = self.out.get(lite), self.p.world.clock.now_ms()
-        return out is not None and any(out.visible_ms[offset] > now_ms for offset in out.left())
+        out = self.out.get(lite)
+        return out is not None and out.free_ms() > self.p.world.clock.now_ms()
 
     def readable(self, client: str) -> dict[str, list[str]]:
         """Return by lite topic what a client may get."""
