@@ -125,11 +125,11 @@ class ForkServer:
     def __init__(self, command: Sequence[str], environ: Mapping[str, str], begun: BegunServer | None = None) -> None:
         """``command``: a program that calls :func:`pymq.net.fork_server.serve` with the socket of its last word.
 
-        ``environ``: the environment of workers. ``begun``: the first server, which runs.
+        ``environ``: the environment of workers; each start sends how it differs from this process's. ``begun``: the
+        first server, which runs.
         """
         self._command = command
-        self._environ = worker_environ(environ)
-        self._changes = _changes(os.environ, self._environ)
+        self._changes = _changes(os.environ, worker_environ(environ))
         self._begun = begun
         self._process: asyncio.subprocess.Process | _OwnServer | None = None
         self._control: socket.socket | None = None
@@ -192,7 +192,6 @@ class ForkServer:
                 self._process = await asyncio.create_subprocess_exec(
                     *(*self._command, str(theirs.fileno())),
                     stdin=asyncio.subprocess.DEVNULL,
-                    env=self._environ,
                     pass_fds=[theirs.fileno()],
                     start_new_session=True,
                 )

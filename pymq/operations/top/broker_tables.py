@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from enum import StrEnum
-from functools import partial
 from itertools import islice
 from typing import Any, Final, TypeVar
 
@@ -143,8 +142,9 @@ class BrokerTables:
         if Part.ends in parts:
             questions.append(self._take(lambda: rows.ends(address), self.topics))
         if Part.lags in parts:
-            ask = partial(rows.lags_and_readers, address, with_names=with_names, with_times=True)
-            questions.append(self._take_both(ask))
+            questions.append(
+                self._take_both(lambda: rows.lags_and_readers(address, with_names=with_names, with_times=True))
+            )
         if Part.members in parts:
             questions.append(self._take(lambda: rows.members(address, with_names=with_names), self.members))
         if not all(await asyncio.gather(*questions)):
