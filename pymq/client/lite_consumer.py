@@ -1,7 +1,7 @@
 """LiteConsumer: receives from the lite topics that it subscribes to one by one, and acknowledges each message.
 
-A parent topic has any number of lite topics. A consumer gets those that it names, each in order: the next message of a
-lite topic comes once those before it are acknowledged or given back.
+A parent topic has any number of lite topics. A consumer gets the lite topics that it names, each in order: the next
+message of a lite topic comes once the messages before it are acknowledged or given back.
 """
 
 from __future__ import annotations

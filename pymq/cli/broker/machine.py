@@ -273,7 +273,7 @@ def _bind_problem(host: str, port: int) -> str | None:
 
 
 class _reserved:
-    """Keeps the port that all workers share for gRPC: the system spreads its connections over those that listen."""
+    """Keeps the port that all workers share for gRPC: the system spreads connections over the workers."""
 
     def __init__(self, host: str, port: int | None) -> None:
         self._host = host

@@ -60,7 +60,7 @@ class Rates:
         self._sample = Sample()
 
     def add(self, sample: Sample, parts: Collection[Part] = EVERY_PART) -> None:
-        """Take the next sample; forgets what it no longer has. ``parts``: those that are new in it."""
+        """Take the next sample, and forget what it no longer has. ``parts``: what is new in the sample."""
         before, self._counters = self._counters, {}
         known = ((one.view.address, place_of(one.view.runtime)) for one in sample.brokers)
         places = {address: place or self._workers.get(address) for address, place in known}
