@@ -54,6 +54,7 @@ HEADINGS: Mapping[str, CommandTable] = {
         "send": ("pymq.cli.send.command", "Send messages: an argument, lines or JSON lines."),
         "spark-export": ("pymq.cli.spark.spark_export", "Export topics to Parquet, JSON or CSV with Spark."),
         "spark-import": ("pymq.cli.spark.spark_import", "Send rows of Parquet, JSON or CSV to topics with Spark."),
+        "spark-prepare": ("pymq.cli.spark.spark_prepare", "Halve the time that Spark takes to start."),
         "spark-sql": ("pymq.cli.spark.spark_sql", "Query topics, store directories and lakes with SQL."),
         "pipeline": ("pymq.cli.pipeline.command", "Run a file of sources, SQL steps and sinks with Spark."),
     },

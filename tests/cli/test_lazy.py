@@ -87,6 +87,7 @@ CHANGE_NOTHING_THERE = {
         "mirror",
         "pipeline",
         "proxy",
+        "spark-prepare",
         "spark-sql",
         "docs",
         "conf",

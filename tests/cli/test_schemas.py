@@ -150,6 +150,7 @@ WITHOUT_OUTPUT_FORMATS = {
     "proxy": "a server: --json prints its addresses",
     "raft secret": "writes a file, and says one sentence",
     "spark-export": "writes files, and --output names their directory; --json prints the summary",
+    "spark-prepare": "says one sentence",
     "spark-sql": "the rows of a query, with its names",
     "standalone": "a server: --json prints its addresses",
 }

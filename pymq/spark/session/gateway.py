@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 import pymq
 from pymq.errors import PymqError
 from pymq.file_lock import try_lock_file
+from pymq.spark.session.class_archive import archive_path, reading_options
 from pymq.spark.session.error_texts import essence, text_of
 from pymq.spark.session.java import Java, find_java
 from pymq.spark.session.registering import register
@@ -86,6 +87,7 @@ class _Gateway:
 
     def __init__(self, java: Java, master: str, conf: Mapping[str, str]) -> None:
         self.java = java
+        self.stop_timeout_s = STOP_TIMEOUT_S
         _remove_old_scratch()
         self.scratch = Path(tempfile.mkdtemp(prefix=_SCRATCH))
         self._lock = (self.scratch / "lock").open("w")
@@ -118,7 +120,9 @@ class _Gateway:
             if logged_bytes != (logged_bytes := self.log_path.stat().st_size):
                 deadline = time.monotonic() + timeout_s
             if self.process.poll() is not None:
-                raise SparkStartError(f"Spark's JVM ended at once ({self.java}): {self.log_end()}")
+                is_prepared = archive_path(self.java, spark_home()).exists()
+                advice = "; `pymq spark-prepare --remove` starts it without the file of its classes" * is_prepared
+                raise SparkStartError(f"Spark's JVM ended at once ({self.java}): {self.log_end()}{advice}")
             if time.monotonic() > deadline:
                 raise SparkStartError(
                     f"Spark's JVM was not ready, and logged nothing for {timeout_s:g} s ({self.java}): {self.log_end()}"
@@ -134,7 +138,7 @@ class _Gateway:
         with suppress(OSError):
             self.process.stdin.close()
         try:
-            self.process.wait(STOP_TIMEOUT_S)
+            self.process.wait(self.stop_timeout_s)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -283,6 +287,12 @@ def kill() -> None:
         gateway.process.kill()
 
 
+def wait_for_end(timeout_s: float) -> None:
+    """Give the JVM of this process so long to end by itself, once its session is closed."""
+    assert _Current.gateway is not None
+    _Current.gateway.stop_timeout_s = timeout_s
+
+
 def death() -> SparkStartError | None:
     """Return an error when the JVM of this process has ended by itself, None while it runs."""
     gateway = _Current.gateway
@@ -341,6 +351,7 @@ def jvm_command(java: Java, home: Path, scratch: Path, master: str, conf: Mappin
     opens = [name for name in _OPENS if not (java.major >= 24 and name.endswith("security.action"))]
     quiet = ["--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow"] if java.major >= 24 else []
     class_path = [conf[key] for key in ("spark.driver.extraClassPath",) if key in conf]
+    extra_options = conf.get("spark.driver.extraJavaOptions", "")
     return [
         str(java.executable),
         "-cp",
@@ -353,7 +364,8 @@ def jvm_command(java: Java, home: Path, scratch: Path, master: str, conf: Mappin
         "-Dio.netty.tryReflectionSetAccessible=true",
         f"-Dlog4j2.configurationFile={scratch / 'log4j2.properties'}",
         f"-Dderby.system.home={scratch}",
-        *shlex.split(conf.get("spark.driver.extraJavaOptions", "")),
+        *reading_options(java, archive_path(java, home), extra_options),
+        *shlex.split(extra_options),
         "org.apache.spark.deploy.SparkSubmit",
         "--master",
         master,
