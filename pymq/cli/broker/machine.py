@@ -137,6 +137,7 @@ async def running_workers(
 
     Raises UsageError, ConfigError, StoreError, and StoppedError when a signal ends the start.
     """
+    from pymq.cli.proxy.command import port_variables
     from pymq.clock import SystemClock
     from pymq.net.machine import memory_bytes
     from pymq.store.disk.fs import RealFiles
@@ -148,6 +149,8 @@ async def running_workers(
     from pymq.workers.supervisor import Supervisor
 
     root = config.store_path_root_dir
+    if line.grpc_port is not None:
+        environ = {**environ, **port_variables()}  # each worker takes what the ports of the others pass on
     forks = ForkServer([sys.executable, "-m", FORK_SERVER], environ, begun) if can_fork() else None
 
     async def start(line: CommandLine, settings: Mapping[str, str]) -> WorkerProcess:

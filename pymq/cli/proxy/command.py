@@ -34,11 +34,13 @@ if TYPE_CHECKING:
     from pymq.net.tls import ServerTls
     from pymq.proxy.server import ProxyServer
     from pymq.security.audit import Audit
+    from pymq.security.credentials import Credentials
     from pymq.security.gatekeeper import Gatekeeper
     from pymq.security.security import Security
 
 DEFAULT_PORT = 8081
 CERTIFICATE_DAYS = 3650
+_PORT_PREFIX = "PYMQ_GRPC_PORT"  # of the variables that give the workers of a machine what their ports sign with
 
 GrpcPortOption = Annotated[
     int | None,
@@ -290,13 +292,10 @@ async def proxy_beside(port: int | None, signature_age_s: int | None, broker: Br
 
     The broker's users and rules, limits, audit log and TLS are those of the port. Raises UsageError.
     """
-    import secrets
-
     from pymq.cli.common.options import split_addresses
     from pymq.errors import UsageError
     from pymq.net.limits import server_limits
     from pymq.net.server import Connection
-    from pymq.security.credentials import Credentials
 
     if signature_age_s is not None and (port is None or broker.security.gatekeeper is None):
         raise UsageError("--grpc-signature-age needs --grpc-port and a broker with users (authenticationEnabled=true)")
@@ -305,7 +304,7 @@ async def proxy_beside(port: int | None, signature_age_s: int | None, broker: Br
         return
     check_library()
     security, addresses = broker.security, split_addresses(broker.config.namesrv_addr)
-    sign = security.open_port(Credentials(f"pymq-grpc-port-{secrets.token_hex(8)}", secrets.token_hex(32)))
+    sign = security.open_port(_port_credentials(os.environ if broker.config.is_worker else port_variables()))
     host = broker.config.bind_address
     accepting: dict[str, Accept] = {broker.address: lambda: Connection(broker.server)}
     with server_tls(broker.config) as tls:
@@ -326,6 +325,23 @@ async def proxy_beside(port: int | None, signature_age_s: int | None, broker: Br
         ) as server:
             broker.config.add_listener(lambda _: server.rpc.take_limits(server_limits(broker.config)))
             yield server.address
+
+
+def port_variables() -> dict[str, str]:
+    """Return a new name and secret for gRPC ports to sign with, as variables for the workers that share it."""
+    import secrets
+
+    name, secret = f"pymq-grpc-port-{secrets.token_hex(8)}", secrets.token_hex(32)
+    return {f"{_PORT_PREFIX}_ACCESS_KEY": name, f"{_PORT_PREFIX}_SECRET_KEY": secret}
+
+
+def _port_credentials(variables: Mapping[str, str]) -> Credentials:
+    """Return what a gRPC port signs with. Raises UsageError without the variables."""
+    from pymq.security.credentials import Credentials
+
+    found = Credentials.find(f"env:{_PORT_PREFIX}", variables)
+    assert found is not None  # a reference is given
+    return found
 
 
 def outgoing_tls(config: TlsConfig) -> Tls | None:

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 import grpc
@@ -16,13 +17,17 @@ from pymq.cli import main as cli
 from pymq.client import Admin, Message, Tls
 from pymq.client.sync import Producer, PullConsumer
 from pymq.errors import EXIT_OK, EXIT_REFUSED, EXIT_USAGE
+from pymq.proxy.gate import TIME_FORMAT
 from pymq.proxy.protocol import messages as m
 from pymq.proxy.protocol.messages import SERVICE
+from pymq.proxy.protocol.names import ClientType, Code
 from pymq.security.credentials import Credentials
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command, encode_command
 from tests.certificates import certificates
 from tests.cli.broker.machines import TIMEOUT_S, is_alive, running
+from tests.proxy.harness import RawClient
+from tests.proxy.signing import signed_metadata
 
 FREE = ["standalone", "--workers", "2", "--namesrv-port", "0", "--port", "0"]
 
@@ -119,3 +124,42 @@ def test_all_workers_take_tls_alone_and_check_who_sends_and_reads(
                 with suppress(ConnectionResetError):
                     assert plain.recv(1) == b"", "no plain connection is served"
             assert cli.run(asked) == EXIT_REFUSED, "nobody is served without a signature"
+
+
+@pytest.mark.slow
+def test_users_reach_the_messages_of_every_worker_by_one_grpc_port(tmp_path: Path) -> None:
+    secret, topic, count = "of the first user", "Spread", 16
+    first = tmp_path / "first.yml"
+    first.write_text(f"accessKey: root\nsecretKey: {secret}\n")
+    first.chmod(0o600)
+    checked = ["--set", "authenticationEnabled=true", "--set", "authorizationEnabled=true"]
+    arguments = [*FREE, "--ephemeral", *checked, "--set", f"initAuthenticationUser=file:{first}", "--grpc-port", "0"]
+
+    async def sent_and_read(address: str) -> list[int]:
+        """Send, and return the numbers that came from the two workers by one connection."""
+        now = datetime.now(UTC).strftime(TIME_FORMAT)
+        client = RawClient(address, "c", **signed_metadata("root", secret, time=now))
+        for number in range(count):
+            assert (await client.send(topic, b"%d" % number)).status.code == Code.OK
+        settings = m.Settings(client_type=ClientType.SIMPLE_CONSUMER)
+        settings.subscription.group.name = "readers"
+        settings.subscription.subscriptions.add().topic.name = topic
+        stream = await client.settle(settings)
+        numbers = []
+        for broker in ("broker-a-0", "broker-a-1"):
+            request = client.receiving(topic, "readers")
+            request.message_queue.broker.name = broker
+            found = [each.message async for each in client.receive_call(request) if each.HasField("message")]
+            assert found, f"nothing came from {broker}"
+            numbers += [int(message.body) for message in found]
+            assert [await client.ack("readers", message) for message in found] == [Code.OK] * len(found)
+        stream.cancel()
+        await client.close()
+        return sorted(numbers)
+
+    with running(*arguments) as machine:
+        made = ["topic", "create", topic, "--namesrv", machine.ready["namesrv"], "--credentials", f"file:{first}"]
+        assert cli.run(made) == EXIT_OK
+        assert asyncio.run(sent_and_read(machine.ready["grpc"])) == list(range(count))
+        assert machine.stop() == EXIT_OK
+        assert "does not know the member" not in machine.log, "a group's members are known to all workers"
