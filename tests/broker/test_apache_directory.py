@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import tarfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-import zstandard
 
 from pymq.broker.assembly.parts import BrokerParts
 from pymq.broker.assembly.plain_place import PlainPlace
@@ -24,24 +20,15 @@ from pymq.model.record import decode_records
 from pymq.store.disk.fs import RealFiles
 from pymq.store.disk.json_table import CHECKSUM
 from tests.broker.world import AlwaysRegistered, runtime_of
+from tests.golden_stores import packed_store, unpack
 
-STORES = Path(__file__).parent.parent / "golden" / "stores"
-
-
-@contextmanager
-def packed_store() -> Iterator[tarfile.TarFile]:
-    with (STORES / "store-clean.tar.zst").open("rb") as packed:
-        unpacked = zstandard.ZstdDecompressor().stream_reader(packed)
-        with tarfile.open(fileobj=unpacked, mode="r|") as archive:
-            yield archive
+STORE = "store-clean"
 
 
 @pytest.fixture
 def parts(tmp_path: Path) -> Iterator[BrokerParts]:
     """Yield the parts of a broker on a copy of the directory, opened a second after it was left."""
-    with packed_store() as archive:
-        archive.extractall(tmp_path, filter="data")
-    manifest = json.loads((STORES / "store-clean.manifest.json").read_text())
+    _, manifest = unpack(STORE, tmp_path)
     keys = manifest["brokerConfig"]
     sizes = ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue", "maxHashSlotNum", "maxIndexNum")
     overrides = {name: str(keys[name]) for name in ("brokerName", "listenPort", *sizes)}
@@ -62,7 +49,7 @@ def parts(tmp_path: Path) -> Iterator[BrokerParts]:
 
 def original(name: str) -> Any:
     """Return one of the directory's tables as Apache left it."""
-    with packed_store() as archive:
+    with packed_store(STORE) as archive:
         for member in archive:
             if member.name == f"store/config/{name}.json":
                 file = archive.extractfile(member)

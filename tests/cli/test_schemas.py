@@ -16,7 +16,8 @@ from pymq.testing.standalone import StandaloneProcess
 from tests.cli.command_tree import leaves
 from tests.cli.conftest import Pymq
 from tests.cli.schemas import ROOT, assert_documented, documented
-from tests.offline.support import flip, log_place, records, unpack
+from tests.golden_stores import unpack
+from tests.offline.support import flip, log_place, records
 
 TOPIC, GROUP, CONTEXT = "schema-topic", "schema-group", "schema-context"
 

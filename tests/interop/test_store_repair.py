@@ -7,9 +7,10 @@ from pathlib import Path
 from pymq.clock import SystemClock
 from pymq.offline.repair import repair
 from pymq.store.disk.fs import RealFiles
+from tests.golden_stores import unpack
 from tests.interop.support import probe
 from tests.interop.support.apache import ApacheServer
-from tests.offline.support import flip, log_place, opened, records, unpack
+from tests.offline.support import flip, log_place, opened, records
 
 QUEUES = [("TopicPlain", 0), ("TopicPlain", 1), ("TopicOrder", 0), ("TopicBatch", 1)]
 

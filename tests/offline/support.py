@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import io
-import json
-import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-import zstandard
 
 from pymq.clock import ManualClock
 from pymq.offline.directory import Directory, open_directory
@@ -24,17 +19,8 @@ from pymq.store.log.log_record import Scanned
 from pymq.store.store import MessageStore
 from tests.store.support import die, make_store, put
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "stores"
 GOLDEN_NAMES = ("store-clean", "store-killed", "store-torn")
 TOPICS_TABLE = '{"topicConfigTable":{"orders":{},"payments":{}},"dataVersion":{}}'
-
-
-def unpack(name: str, target: Path) -> tuple[Path, dict[str, Any]]:
-    """Unpack a golden store below ``target``; return its directory and manifest."""
-    raw = zstandard.ZstdDecompressor().stream_reader((GOLDEN / f"{name}.tar.zst").read_bytes())
-    with tarfile.open(fileobj=io.BytesIO(raw.read())) as archive:
-        archive.extractall(target, filter="data")
-    return target / "store", json.loads((GOLDEN / f"{name}.manifest.json").read_text())
 
 
 def small_store(root: Path, count: int = 100, *, clean: bool = True, **settings: Any) -> Path:

@@ -14,7 +14,8 @@ from pymq.offline.bulk_walk import walk_bulk
 from pymq.offline.log_walk import Block, walk
 from pymq.store.disk.fs import RealFiles
 from pymq.store.scan.columns import Records
-from tests.offline.support import GOLDEN_NAMES, opened, records, small_store, unpack, write_at
+from tests.golden_stores import unpack
+from tests.offline.support import GOLDEN_NAMES, opened, records, small_store, write_at
 from tests.store.support import BORN, make_store
 
 

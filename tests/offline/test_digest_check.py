@@ -10,7 +10,8 @@ import pytest
 from pymq.clock import ManualClock
 from pymq.offline.repair import repair
 from pymq.store.disk.fs import RealFiles
-from tests.offline.support import check, flip, log_place, opened, records, small_store, snapshot, unpack, write_at
+from tests.golden_stores import unpack
+from tests.offline.support import check, flip, log_place, opened, records, small_store, snapshot, write_at
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from pymq.model.compression import compress_body
 from pymq.model.draft import Draft
 from pymq.offline.dump import CLOCK_SLACK_MS, DumpedMessages, DumpSelection, as_row
 from pymq.store.disk.fs import RealFiles
-from tests.offline.support import GOLDEN_NAMES, flip, log_place, opened, records, small_store, unpack, write_at
+from tests.golden_stores import unpack
+from tests.offline.support import GOLDEN_NAMES, flip, log_place, opened, records, small_store, write_at
 from tests.store.support import BORN, make_store
 
 MEMBERS = [

@@ -8,7 +8,8 @@ import pytest
 
 from pymq.errors import CorruptRecordError, NotFoundError
 from pymq.offline.find import by_id, by_offset
-from tests.offline.support import flip, log_place, opened, unpack
+from tests.golden_stores import unpack
+from tests.offline.support import flip, log_place, opened
 
 
 def test_every_message_is_found_by_offset_and_by_both_ids(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ import pytest
 from pymq.offline.directory import open_directory
 from pymq.offline.files import ReadOnlyFiles
 from pymq.offline.verify import verify
-from tests.offline.support import check, flip, only_finding, small_store, unpack, write_at
+from tests.golden_stores import unpack
+from tests.offline.support import check, flip, only_finding, small_store, write_at
 
 SLOTS = 500  # slots of the golden stores, with 2000 entries
 ENTRIES_AT = 40 + 4 * SLOTS

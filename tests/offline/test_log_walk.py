@@ -12,7 +12,8 @@ from pymq.model.draft import Draft
 from pymq.model.record import encode_record
 from pymq.offline.log_walk import RECORD_BYTES_MAX, WINDOW_BYTES, Block, Damaged, LogEnd, Step, walk
 from pymq.store.disk.fs import RealFiles
-from tests.offline.support import flip, log_place, opened, records, small_store, unpack, write_at
+from tests.golden_stores import unpack
+from tests.offline.support import flip, log_place, opened, records, small_store, write_at
 from tests.store.support import make_store, put
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from pymq.offline.overview import overview
-from tests.offline.support import GOLDEN_NAMES, check, flip, log_place, opened, records, small_store, unpack
+from tests.golden_stores import unpack
+from tests.offline.support import GOLDEN_NAMES, check, flip, log_place, opened, records, small_store
 
 
 @pytest.mark.parametrize("name", GOLDEN_NAMES)

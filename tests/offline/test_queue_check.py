@@ -14,7 +14,8 @@ from pymq.model.layout import BLANK_UNIT, UNIT
 from pymq.offline.repair import repair
 from pymq.store.disk.checkpoint import CheckpointFile
 from pymq.store.disk.fs import RealFiles
-from tests.offline.support import check, flip, log_place, only_finding, opened, records, small_store, unpack, write_at
+from tests.golden_stores import unpack
+from tests.offline.support import check, flip, log_place, only_finding, opened, records, small_store, write_at
 from tests.store.support import make_store, put
 
 UNITS_PER_FILE = 10  # tests.store.support: files of 200 bytes

@@ -17,18 +17,8 @@ from pymq.offline.files import ReadOnlyFiles
 from pymq.offline.repair import RepairReport, repair
 from pymq.store.disk.fs import RealFiles
 from pymq.store.store import MessageStore, StoreSettings
-from tests.offline.support import (
-    GOLDEN_NAMES,
-    check,
-    flip,
-    log_place,
-    opened,
-    records,
-    small_store,
-    snapshot,
-    unpack,
-    write_at,
-)
+from tests.golden_stores import unpack
+from tests.offline.support import GOLDEN_NAMES, check, flip, log_place, opened, records, small_store, snapshot, write_at
 from tests.store.support import found_by_key, make_store, put, read_all
 
 GOLDEN_SETTINGS = StoreSettings(

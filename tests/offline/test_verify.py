@@ -10,18 +10,8 @@ from pathlib import Path
 import pytest
 
 from pymq.offline.findings import FINDINGS_MAX, KINDS, Report
-from tests.offline.support import (
-    GOLDEN_NAMES,
-    check,
-    flip,
-    log_place,
-    opened,
-    records,
-    small_store,
-    snapshot,
-    unpack,
-    write_at,
-)
+from tests.golden_stores import unpack
+from tests.offline.support import GOLDEN_NAMES, check, flip, log_place, opened, records, small_store, snapshot, write_at
 
 
 @pytest.mark.parametrize("name", GOLDEN_NAMES)

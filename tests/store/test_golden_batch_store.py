@@ -3,12 +3,8 @@ single messages between them, and a batch without a unique key) is served, and i
 
 from __future__ import annotations
 
-import io
 import shutil
-import tarfile
 from pathlib import Path
-
-import zstandard
 
 from pymq.clock import ManualClock
 from pymq.model.inner_batch import is_inner_batch, unwrapped
@@ -18,18 +14,12 @@ from pymq.offline.dump import DumpedMessages, DumpSelection
 from pymq.offline.verify import verify
 from pymq.store.disk.fs import RealFiles
 from pymq.store.store import MessageStore, StoreSettings
+from tests.golden_stores import unpack_files
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "stores" / "store-batches.tar.zst"
+STORE = "store-batches"
 TOPIC = "batches"
 ENDS = [84, 121]  # what Apache's broker answered to GET_MAX_OFFSET, before a delayed message came to queue 0
 BODY_COUNT = sum(1 + number * 7 % 11 for number in range(30))  # of the batches
-
-
-def unpack(target: Path) -> Path:
-    raw = zstandard.ZstdDecompressor().stream_reader(GOLDEN.read_bytes())
-    with tarfile.open(fileobj=io.BytesIO(raw.read())) as archive:
-        archive.extractall(target, filter="data")
-    return target / "store"
 
 
 def open_store(root: Path) -> MessageStore:
@@ -74,7 +64,7 @@ def check(store: MessageStore) -> None:
 
 
 def test_every_message_is_served_and_stays_after_restarts(tmp_path: Path) -> None:
-    root = unpack(tmp_path)
+    root = unpack_files(STORE, tmp_path)
     for _ in range(2):
         store = open_store(root)
         check(store)
@@ -84,7 +74,7 @@ def test_every_message_is_served_and_stays_after_restarts(tmp_path: Path) -> Non
 
 
 def test_units_are_made_again_as_apache_wrote_them(tmp_path: Path) -> None:
-    root = unpack(tmp_path)
+    root = unpack_files(STORE, tmp_path)
     written = units(root)
     shutil.rmtree(root / "batchconsumequeue")
     (root / "checkpoint").unlink()
@@ -95,7 +85,7 @@ def test_units_are_made_again_as_apache_wrote_them(tmp_path: Path) -> None:
 
 
 def test_the_tools_find_the_directory_sound_and_dump_single_messages(tmp_path: Path) -> None:
-    root = unpack(tmp_path)
+    root = unpack_files(STORE, tmp_path)
     store = open_store(root)
     ends = [store.max_offset(TOPIC, queue_id) for queue_id in range(2)]
     store.close()

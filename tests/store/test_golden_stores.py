@@ -3,35 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-import io
-import json
 import shutil
-import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
-import zstandard
 
 from pymq.clock import ManualClock
 from pymq.model.record import decode_record
 from pymq.store.disk.fs import RealFiles
 from pymq.store.disk.json_table import JsonTable
 from pymq.store.store import MessageStore, StoreSettings
+from tests.golden_stores import unpack
 from tests.store.support import die, read_all
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "stores"
 NAMES = ("store-clean", "store-killed", "store-torn")
 SETTINGS = StoreSettings(
     segment_size_bytes=65536, queue_file_size_bytes=2000, index_slot_count=500, index_entry_count=2000
 )
-
-
-def unpack(name: str, target: Path) -> tuple[Path, dict[str, Any]]:
-    raw = zstandard.ZstdDecompressor().stream_reader((GOLDEN / f"{name}.tar.zst").read_bytes())
-    with tarfile.open(fileobj=io.BytesIO(raw.read())) as archive:
-        archive.extractall(target, filter="data")
-    return target / "store", json.loads((GOLDEN / f"{name}.manifest.json").read_text())
 
 
 def open_store(root: Path) -> MessageStore:

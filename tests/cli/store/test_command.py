@@ -15,7 +15,8 @@ from pymq.errors import EXIT_FAILED, EXIT_NOT_FOUND, EXIT_OK, EXIT_USAGE, UsageE
 from pymq.offline.dump import OFFSET_LAST, DumpSelection
 from pymq.store.disk.fs import RealFiles
 from pymq.store.replica.divergent_tail import truncate_log
-from tests.offline.support import flip, log_place, records, small_store, snapshot, unpack
+from tests.golden_stores import unpack
+from tests.offline.support import flip, log_place, records, small_store, snapshot
 from tests.store.test_golden_stores import SETTINGS
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import platform
+
+import pytest
+
 from pymq import __version__
 from pymq.console.asking.cluster import AT_ONCE
 from pymq.console.memory import MemoryBudget
@@ -10,7 +14,8 @@ from pymq.console.people.sessions import SESSION_COUNT_MAX
 from tests.console.pages.visits import FakeCluster, html_of, page_of
 
 
-def test_the_page_says_version_limits_and_counts() -> None:
+def test_the_page_says_version_limits_and_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "python_version", lambda: "3.11.7")  # the golden page's
     counts = {"sessions": 3}
     about = About(["prod"], MemoryBudget(), lambda: counts)
     page = page_of(about.page, FakeCluster({}))

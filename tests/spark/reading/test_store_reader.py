@@ -39,6 +39,7 @@ from pymq.spark.records.layout import Positions
 from pymq.spark.records.read_buffer import ReadBuffer
 from pymq.spark.records.schema import BY_NAME, OF_REGISTRY
 from pymq.store.disk.fs import RealFiles
+from tests.golden_stores import unpack
 from tests.offline.support import (
     GOLDEN_NAMES,
     compress_all,
@@ -49,7 +50,6 @@ from tests.offline.support import (
     records,
     small_store,
     snapshot,
-    unpack,
 )
 from tests.spark.bodies.body_schemas import json_format
 from tests.spark.plain_rows import decode_plain

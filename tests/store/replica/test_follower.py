@@ -24,6 +24,7 @@ from pymq.store.log.commit_log import CommitLog
 from pymq.store.replica import follower as following
 from pymq.store.replica.follower import Follower
 from pymq.store.store import MessageStore, QueueView
+from tests.golden_stores import unpack
 from tests.store.support import (
     BORN,
     ROOT,
@@ -37,7 +38,7 @@ from tests.store.support import (
     put,
     read_all,
 )
-from tests.store.test_golden_stores import SETTINGS, check_all, check_keys, open_store, unpack
+from tests.store.test_golden_stores import SETTINGS, check_all, check_keys, open_store
 
 SEGMENT_BYTES = SMALL["segment_size_bytes"]
 TOPICS = ["T", "Other", SCHEDULE_TOPIC, "%RETRY%" + "g" * 150]  # the last one makes version 2 records
