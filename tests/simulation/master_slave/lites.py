@@ -155,7 +155,7 @@ class LiteClient(ClientNode):
         self._renewed_us = -RENEWAL_US
         self.client.on_push = self._pushed
         self.is_strict = self.is_strict and not CONFUSING_FAULTS & set(plan.kinds)
-        run(self._work(max(2 * plan.pace_us, 300 * MS)))
+        run(self._work(min(max(2 * plan.pace_us, 300 * MS), plan.quiet_us // 20)))
 
     async def _work(self, pace_us: int) -> None:
         is_fresh = True

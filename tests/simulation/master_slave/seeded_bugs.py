@@ -160,7 +160,7 @@ BUGS = (
     Bug("a fenced master takes writes", Seam(MessageStore.refuse_writes, _takes_writes),
         ("story hand over and truncate",)),
     Bug("promoted before it has everything",
-        Text(Promotion._caught_up, "return 0 <= ha_client", "return True or 0 <= ha_client"),
+        Text(Promotion._caught_up, "return 0 < fence", "return True or 0 < fence"),
         ("story hand over while tables stand still",)),
     Bug("promoted although it lacks the log's end",
         Text(Promotion._caught_up, "or theirs.log_end != ours.log_end", ""),
@@ -241,6 +241,9 @@ BUGS = (
     Bug("old messages expire unread beside young ones", Seam(LiteExpiry._keep_unread, does_nothing), ("lites 8",)),
     Bug("the fast path takes lite acknowledgements during a hand-over",
         Text(FastAcks._take_lite, "self._is_fenced() or not", "not"), ("lites 30",)),
+    Bug("tables from before the fence are enough for a hand-over",
+        Text(Promotion._caught_up, "0 < fence == ha_client.metadata_fence", "ha_client.metadata_age_ms >= 0"),
+        ("lites 286",)),
     Bug("slaves do not take hand-outs of lite topics", Seam(OrderInfos.take_over, does_nothing), ("lites 6",)),
     # -- the log
     Bug("nothing is sent again after a reconnection",
