@@ -279,7 +279,9 @@ class RoleRequest(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class RoleAnswer(msgspec.Struct, rename="camel", kw_only=True):
-    """The end of the broker's log, its epoch and the number of its write fence (0 for none), after it did what was asked.
+    """The end of the broker's log, its epoch, and the number of its write fence, 0 for none.
+
+    All are as they are after it did what was asked.
     """
 
     log_end: int

@@ -15,7 +15,6 @@ from pymq.errors import PymqError, RefusedError, RequestTimeoutError, Unreachabl
 from pymq.wire.bodies_replication import EpochEntryBody, ReplicationStatus, RoleAnswer, RoleRequest
 from tests.client.admin.groups import A, B, away, ha_client, status
 
-
 FENCE = 1_700_000_000_000  # the number of the master's write fence
 
 
