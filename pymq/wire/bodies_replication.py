@@ -110,7 +110,7 @@ class MetadataTables(msgspec.Struct, rename="camel", kw_only=True):
     ``parts`` names the tables that hold only what changed since the requested version. ``log_end`` is the log's end at
     that time; every message that the tables count as delivered lies below it. ``more`` is true when the answer reached
     its size limit and the slave must ask for the rest. ``held_ms`` is how long the master waited before it read the
-    tables.
+    tables. ``fence`` is the number of the write fence that it had set then, 0 for none.
     """
 
     versions: dict[str, str] = {}
@@ -119,6 +119,7 @@ class MetadataTables(msgspec.Struct, rename="camel", kw_only=True):
     log_end: int = -1
     more: bool = False
     held_ms: int = 0
+    fence: int = 0
 
 
 class SlaveState(msgspec.Struct, rename="camel", kw_only=True):
@@ -152,7 +153,8 @@ class HaClientState(msgspec.Struct, rename="camel", kw_only=True):
     """A slave's view of its master. ``state``: waiting, joining, connecting, following, refused.
 
     ``truncate_to`` is the offset where the log must be truncated before it can follow, when only the operator may allow
-    that; -1 otherwise. ``other_log`` is why the last master that answered found that this log is not a part of its own;
+    that; -1 otherwise. ``metadata_fence`` is the number of the master's write fence whose tables this slave has, 0 for
+    none. ``other_log`` is why the last master that answered found that this log is not a part of its own;
     empty once it has joined.
     """
 
@@ -167,6 +169,7 @@ class HaClientState(msgspec.Struct, rename="camel", kw_only=True):
     bytes_per_second: int = 0
     last_heard_ms: int = -1
     metadata_age_ms: int = -1
+    metadata_fence: int = 0
     truncate_to: int = -1
     other_log: str = ""
 
@@ -276,10 +279,14 @@ class RoleRequest(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class RoleAnswer(msgspec.Struct, rename="camel", kw_only=True):
-    """The end of the broker's log, and its epoch, after it did what was asked."""
+    """The end of the broker's log, its epoch, and the number of its write fence, 0 for none.
+
+    All are as they are after it did what was asked.
+    """
 
     log_end: int
     epoch: int
+    fence: int = 0
 
 
 class LogDigestsRequest(msgspec.Struct, rename="camel", kw_only=True):

@@ -27,6 +27,7 @@ ADDITIONS = {  # to the plans of all seeds: option -> field of the plan, help
     "--timers": ("has_timers", "send timer messages in every seed"),
     "--batches": ("has_batches", "send inner batches in every seed"),
     "--lites": ("has_lites", "send to lite topics and pop them in every seed"),
+    "--priorities": ("has_priorities", "send with priorities and pop by them in every seed"),
     "--pieces": ("has_pieces", "copy tables in small pieces in every seed"),
     "--proofs": ("has_proofs", "have master and slaves prove themselves in every seed"),
 }

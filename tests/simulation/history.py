@@ -89,6 +89,7 @@ class History:
     recalls: list[Send] = field(default_factory=list)  # their content is that of the timer message
     batch_sends: list[Send] = field(default_factory=list)
     lite_sends: list[Send] = field(default_factory=list)
+    priority_sends: list[Send] = field(default_factory=list)
     seen: list[Seen] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
     incidents: list[Incident] = field(default_factory=list)

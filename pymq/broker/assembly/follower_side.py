@@ -14,7 +14,7 @@ class FollowerSide:
     """A :class:`pymq.broker.replication.side.ReplicationSide`. To :func:`metadata_copy` it is the followed master."""
 
     accept = None
-    tables_age_ms = -1
+    tables_fence = 0
 
     def __init__(self, runtime: Runtime, side_parts: SideParts, group: RaftGroup) -> None:
         messages = side_parts.messages

@@ -26,7 +26,7 @@ class MasterSide:
     is_following = False
     has_caught_up = True
 
-    tables_age_ms = -1
+    tables_fence = 0
 
     def __init__(
         self, runtime: Runtime, side_parts: SideParts, pop: PopParts, ha_service: HaService | Replicas
@@ -49,7 +49,7 @@ class MasterSide:
             tables=side_parts.tables,
             store=side_parts.store,
             clock=runtime.clock,
-            is_fenced=lambda: self._write_fence.is_on,
+            fence=lambda: self._write_fence.number,
         )
         ha_service.add_ack_listener(self._slaves_moved)
         ha_service.on_slave = self._tail_recovery.note_slave

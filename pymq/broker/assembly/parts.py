@@ -273,8 +273,8 @@ class BrokerParts:
         return self.replication.write_fence
 
     @property
-    def tables_age_ms(self) -> int:
-        return self.side.tables_age_ms
+    def tables_fence(self) -> int:
+        return self.side.tables_fence
 
     # -- closing -------------------------------------------------------------------------------------------------
 

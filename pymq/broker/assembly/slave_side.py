@@ -90,5 +90,5 @@ class SlaveSide:
         return self.ha_client.has_caught_up
 
     @property
-    def tables_age_ms(self) -> int:
-        return self.metadata_copy.age_ms
+    def tables_fence(self) -> int:
+        return self.metadata_copy.fence

@@ -70,6 +70,7 @@ class Popped:
     records: list[bytes] = field(default_factory=list)
     count: int = 0
     size_bytes: int = 0
+    is_by_priority: bool = False
     problem: StoreError | None = None  # of a queue that could not be read
     order_counts: list[str] = field(default_factory=list)  # of the queues of an orderly pop
 
@@ -108,7 +109,7 @@ class Popper:
         if ask.is_ordered:
             popped.revive_queue_id = pop.ORDERLY_REVIVE_QUEUE
         chance = self._rng.randrange(100)
-        by_priority = not ask.is_ordered and chance < ask.priority_factor
+        popped.is_by_priority = by_priority = not ask.is_ordered and chance < ask.priority_factor
         retry_first = chance < (
             self._config.pop_from_retry_probability_for_priority
             if by_priority
@@ -174,7 +175,7 @@ class Popper:
         """Add messages of one queue to ``popped``."""
         if ask.is_ordered and self._is_blocked(ask, queue_id):
             return
-        if popped.count >= ask.count or popped.size_bytes >= self._config.max_transfer_bytes:
+        if self._is_done(ask, popped):
             popped.rest += self.waiting_count(ask.group, topic, queue_id)
             return
         start = self._start(ask, topic, queue_id, is_retry=flag != pop.NORMAL)
@@ -204,6 +205,12 @@ class Popper:
         if result.status in _PASSED and result.next_offset > start:
             self._cursors.hand_out(ask.group, topic, queue_id, result.next_offset)
         popped.rest += max(0, result.max_offset - result.next_offset)
+
+    def _is_done(self, ask: PopAsk, popped: Popped) -> bool:
+        """Return whether no further queue gives messages: a read that ends with a queue's file may leave some there."""
+        if popped.count >= ask.count or popped.size_bytes >= self._config.max_transfer_bytes:
+            return True
+        return popped.is_by_priority and popped.count > 0 and popped.rest > 0
 
     def _start(self, ask: PopAsk, topic: str, queue_id: int, *, is_retry: bool) -> int:
         """Return where the group goes on. A group without an offset gets one. Raises Refusal at their limit."""

@@ -82,8 +82,7 @@ class NodeReport(NamedTuple):
     in hex, empty for a node in no group. ``tail_digest`` is that of its log's last bytes, equally many on every node.
     ``is_master``: it is, or was at its last stop, the master of the plain group. ``is_fenced``: as that it takes no
     writes. ``is_plain``: it serves as a broker of the plain group until the founding. ``fence`` is the number of such a
-    master's present write fence, 0 for none; ``has_tables_of`` that of the fence since which a plain slave has copied
-    all tables.
+    master's present write fence, 0 for none; ``has_tables_of`` that of the fence whose tables a plain slave has.
     """
 
     cluster: str

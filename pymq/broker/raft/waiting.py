@@ -42,8 +42,8 @@ class ServingParts(Protocol):
     @property
     def write_fence(self) -> WriteFence: ...
     @property
-    def tables_age_ms(self) -> int:
-        """For how long a slave does not know its tables to equal the master's; -1: it never did."""
+    def tables_fence(self) -> int:
+        """The number of the master's write fence whose tables a slave has; 0 for none."""
         ...
 
 
@@ -74,10 +74,8 @@ class WaitingMember:
         self._founders = Founders(
             settings, network=network, clock=clock, own_report=self.node_report, proof=answer_proof
         )
-        self._fence = 0
+        self._fence = 0  # the number of the one that this object began last
         self._next_fence_ms = clock.monotonic_ms()
-        self._seen_fence = 0  # a master's, and since when
-        self._seen_ms = 0
 
     def jobs(self) -> list[Job]:
         return [Job("founding of the Raft group", TICK_MS, self.tick)]
@@ -88,14 +86,14 @@ class WaitingMember:
         if parts is None:
             report = own_report(self._config, self._settings, "", EpochHistory(), is_master=False)
             return report._replace(is_plain=True, is_fenced=False)
-        is_on = parts.write_fence.is_on and parts.is_master
+        fence = parts.write_fence.number if parts.is_master else 0
         report = own_report(self._config, self._settings, "", parts.history, is_master=parts.is_master)
         return with_log(
             report._replace(
                 is_plain=True,
-                is_fenced=is_on,
-                fence=self._fence if is_on else 0,
-                has_tables_of=self._has_tables_of(parts),
+                is_fenced=fence > 0,
+                fence=fence,
+                has_tables_of=parts.tables_fence,
             ),
             parts.store,
         )
@@ -106,7 +104,6 @@ class WaitingMember:
         if parts is None or self.has_left:
             return
         self._founders.tick()
-        self._note_fence()
         verdict = self._founders.decision.verdict
         if verdict is Verdict.FENCE:
             self._begin_fence(parts)
@@ -115,8 +112,7 @@ class WaitingMember:
         elif verdict is Verdict.FOUND and (parts.is_master or not self._has_plain_master):
             if not parts.is_master or parts.write_fence.is_on:
                 self._leave(parts, "all nodes have the log of the plain group")
-        elif self._fence and parts.write_fence.is_on and len(self._founders.reports) < len(self._settings.others):
-            self._fence = 0
+        elif self._is_ours(parts.write_fence) and len(self._founders.reports) < len(self._settings.others):
             parts.write_fence.end()
 
     @property
@@ -127,18 +123,11 @@ class WaitingMember:
         now_ms = self._clock.monotonic_ms()
         if now_ms >= self._next_fence_ms and not parts.write_fence.is_on:
             self._next_fence_ms = now_ms + FENCE_PAUSE_MS
-            self._fence = max(self._clock.now_ms(), self._fence + 1)  # no other master, and no other start, has it
             parts.write_fence.begin(FENCE_MS, f"the Raft group {self._settings.name} is about to be founded")
+            self._fence = parts.write_fence.number
 
-    def _note_fence(self) -> None:
-        """Note when the others' fence was seen first."""
-        fence = max((report.fence for report in self._founders.reports.values()), default=0)
-        if fence != self._seen_fence:
-            self._seen_fence, self._seen_ms = fence, self._clock.monotonic_ms()
-
-    def _has_tables_of(self, parts: ServingParts) -> int:
-        since_ms = self._clock.monotonic_ms() - self._seen_ms
-        return self._seen_fence if self._seen_fence and 0 <= parts.tables_age_ms < since_ms else 0
+    def _is_ours(self, fence: WriteFence) -> bool:
+        return fence.is_on and fence.number == self._fence
 
     def _leave(self, parts: ServingParts, why: str) -> None:
         self.has_left = True

@@ -75,6 +75,6 @@ class ReplicationSide(Protocol):
         ...
 
     @property
-    def tables_age_ms(self) -> int:
-        """For how long a plain group's slave does not know its tables to equal the master's; -1 if it never did."""
+    def tables_fence(self) -> int:
+        """The number of the master's write fence whose tables a plain group's slave has; 0 for none."""
         ...

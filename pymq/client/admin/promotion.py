@@ -99,10 +99,9 @@ class Promotion:
         self._tell(f"{master.address} refuses writes until {target.address} has everything")
         fence_ms = min(self._catch_up_timeout_ms + FENCE_MARGIN_MS, FENCE_MS_MAX)
         write_fence = RoleRequest(action=FENCE, epoch=master.epoch, fence_ms=fence_ms)
-        fenced_at_ms = self._clock.monotonic_ms()
-        await calls.change_role(master.address, write_fence)
+        fenced = await calls.change_role(master.address, write_fence)
         try:
-            await self._caught_up(target.address, master.address, fenced_at_ms)
+            await self._caught_up(target.address, master.address, fenced.fence)
             self._tell(f"{master.address} steps down")
             await calls.change_role(
                 master.address,
@@ -119,8 +118,8 @@ class Promotion:
             raise
         await self._stepped_down(target.address, master.address)
 
-    async def _caught_up(self, slave: str, master: str, fenced_at_ms: int) -> None:
-        """Wait until the slave has the whole log and has copied the tables since the write fence was set."""
+    async def _caught_up(self, slave: str, master: str, fence: int) -> None:
+        """Wait until the slave has the whole log, and the tables that the master read behind the write fence."""
 
         async def look() -> bool:
             theirs, ours = await self._answered(slave), await self._answered(master)
@@ -129,7 +128,7 @@ class Promotion:
             ha_client = theirs.ha_client
             if ha_client is None or ha_client.state != FOLLOWING or theirs.log_end != ours.log_end:
                 return False
-            return 0 <= ha_client.metadata_age_ms <= self._clock.monotonic_ms() - fenced_at_ms
+            return 0 < fence == ha_client.metadata_fence
 
         problem = f"{slave} has not received everything from {master}: the master accepts writes again"
         await self._until(look, self._catch_up_timeout_ms, problem)

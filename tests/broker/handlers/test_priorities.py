@@ -89,6 +89,18 @@ def test_one_pop_gets_higher_priorities_first() -> None:
     assert p.popped(count=32, pops=1) == [b"5", b"3", b"1"]
 
 
+def test_a_pop_gives_nothing_of_a_lower_priority_before_all_of_a_higher_one() -> None:
+    """One read ends where a file of the queue does, here after 20 messages."""
+    p = Prioritized(mappedFileSizeConsumeQueue="400")
+    p.send(b"low", "1")
+    for number in range(23):
+        p.send(b"%d" % number, "5")
+    p.world.parts.close()  # from now on the queue is read from its files
+    again = Popping(World(p.world.files, p.world.clock, mappedFileSizeConsumeQueue="400"))
+    assert again.pop(count=32).bodies == [b"%d" % number for number in range(20)]
+    assert again.pop(count=32).bodies == [b"20", b"21", b"22", b"low"]
+
+
 def test_the_lowest_number_is_first_when_the_broker_is_set_so() -> None:
     p = Prioritized(priorityOrderAsc="false")
     for priority in ("5", "0", "3"):

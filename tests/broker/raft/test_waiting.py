@@ -39,13 +39,19 @@ END = 5000
 
 class Fence:
     def __init__(self) -> None:
-        self.is_on = False
+        self.number = self.last_number = 0
+
+    @property
+    def is_on(self) -> bool:
+        return self.number > 0
 
     def begin(self, duration_ms: int, why: str) -> None:
-        self.is_on = True
+        if not self.is_on:
+            self.last_number += 1
+            self.number = self.last_number
 
     def end(self) -> None:
-        self.is_on = False
+        self.number = 0
 
 
 class PlainBroker:
@@ -59,7 +65,7 @@ class PlainBroker:
         self.end = END
         self.history = HISTORY
         self.write_fence: Any = Fence()
-        self.tables_age_ms = -1
+        self.tables_fence = 0
         network: Any = group
         self.waiting = WaitingMember(
             GroupSettings("shard-a", self.node, PEERS),
@@ -136,7 +142,7 @@ def test_the_master_leaves_first_once_the_slaves_have_log_and_tables() -> None:
     n1.end = n2.end = END
     group.run(2 * ASK_PERIOD_MS)
     assert not group.left, "the slaves know no tables of after the fence"
-    n1.tables_age_ms = n2.tables_age_ms = 0
+    n1.tables_fence = n2.tables_fence = n0.write_fence.number
     group.run(4 * ASK_PERIOD_MS)
     assert group.left[0] == "n0" and sorted(group.left) == ["n0", "n1", "n2"]
 
@@ -161,7 +167,7 @@ def test_a_slave_that_dies_ends_the_fence_and_the_next_one_comes_later() -> None
     assert not n0.write_fence.is_on, "senders get on in between"
     group.run(FENCE_PAUSE_MS)
     assert n0.write_fence.is_on
-    n1.tables_age_ms = n2.tables_age_ms = 0
+    n1.tables_fence = n2.tables_fence = n0.write_fence.number
     group.run(4 * ASK_PERIOD_MS)
     assert group.left[0] == "n0" and len(group.left) == 3
 
@@ -170,11 +176,27 @@ def test_tables_of_an_earlier_fence_do_not_count() -> None:
     group = PlainGroup()
     n0, n1, n2 = group.brokers
     group.run(2 * ASK_PERIOD_MS)
-    n1.tables_age_ms = n2.tables_age_ms = FENCE_PAUSE_MS
-    group.run(2 * ASK_PERIOD_MS)
     n0.write_fence.end()
-    group.run(FENCE_PAUSE_MS - 4 * ASK_PERIOD_MS)
+    group.run(FENCE_PAUSE_MS)
+    assert n0.write_fence.number == 2
+    n1.tables_fence = n2.tables_fence = 1
+    group.run(2 * ASK_PERIOD_MS)
     assert not group.left
+
+
+def test_an_operator_s_fence_stays_and_counts_as_any_other() -> None:
+    group = PlainGroup()
+    n0, n1, n2 = group.brokers
+    n0.write_fence.begin(FENCE_MS, "a promotion")
+    n2.is_up = False
+    group.run(2 * ASK_PERIOD_MS)
+    assert n0.write_fence.is_on
+    n2.is_up = True
+    group.run(4 * ASK_PERIOD_MS)
+    assert not group.left, "the slaves lack what changed before it"
+    n1.tables_fence = n2.tables_fence = n0.write_fence.number
+    group.run(4 * ASK_PERIOD_MS)
+    assert group.left[0] == "n0" and len(group.left) == 3
 
 
 def test_a_master_beside_a_founded_group_serves_no_more() -> None:

@@ -96,7 +96,7 @@ class Master(Node):
             config=self.config,
             store=self.store,
             ha_service=self.ha_service,
-            table_requests=TableRequests(tables=[], store=self.store, clock=clock, is_fenced=lambda: False),
+            table_requests=TableRequests(tables=[], store=self.store, clock=clock, fence=lambda: 0),
             epoch_history=lambda: self.epoch_file.history,
             known_peers=self.known_peers,
         )

@@ -15,6 +15,8 @@ from pymq.errors import PymqError, RefusedError, RequestTimeoutError, Unreachabl
 from pymq.wire.bodies_replication import EpochEntryBody, ReplicationStatus, RoleAnswer, RoleRequest
 from tests.client.admin.groups import A, B, away, ha_client, status
 
+FENCE = 1_700_000_000_000  # the number of the master's write fence
+
 
 class Group:
     """A master and a slave that obey at once or after ``delay`` looks; ``refuses`` names the step that fails."""
@@ -22,17 +24,19 @@ class Group:
     def __init__(self, refuses: str = "") -> None:
         self.clock = ManualClock()
         self.old = status(A, 0, 1000)
-        self.new = status(B, 1, 900, ha_client=ha_client(metadata_age_ms=10_000))
+        self.new = status(B, 1, 900, ha_client=ha_client(metadata_fence=FENCE - 1))
         self.is_fenced = False
         self.done: list[str] = []
         self.looks = 0
         self.refuses = refuses
         self.catches_up = True
+        self.names_fence = True
         self.rejoins = True
         self.dies = False  # the old master, as soon as it gets the request to step down
         self.silent_ms = 0  # the slave answers nothing for so long after it got the request to become the master
         self.answers_ms = 0
         self.late_looks: set[int] = set()  # whose answers come too late
+        self.way_ms = 0  # of a status
         self.forgets = False  # that request: it was killed and started again
 
     @property
@@ -43,12 +47,13 @@ class Group:
         self.clock.advance(max(1, int(seconds * 1000)))
         if self.is_fenced and self.catches_up and self.new.ha_client is not None:
             self.new.log_end = min(self.new.log_end + 50, self.old.log_end)
-            self.new.ha_client.metadata_age_ms = 0
+            self.new.ha_client.metadata_fence = FENCE if self.names_fence else 0
         if self.new.broker_id == 0 and self.old.broker_id and self.rejoins:
             self.old.ha_client = ha_client(master=B)
 
     async def status(self, address: str) -> ReplicationStatus:
         self.looks += 1
+        self.clock.advance(self.way_ms)
         if self.refuses == "status after" or (self.dies and address == A and "old step_down" in self.done):
             raise UnreachableError("gone")
         if self.looks in self.late_looks:
@@ -64,7 +69,7 @@ class Group:
             raise RefusedError(29, f"{deed} refused", address)
         self.done.append(deed)
         self._do(address, request)
-        return RoleAnswer(log_end=0, epoch=0)
+        return RoleAnswer(log_end=0, epoch=0, fence=FENCE if self.is_fenced and self.names_fence else 0)
 
     def _do(self, address: str, request: RoleRequest) -> None:
         if request.action == "fence":
@@ -108,6 +113,25 @@ def test_a_slave_that_does_not_catch_up_changes_nothing() -> None:
     with pytest.raises(RequestTimeoutError, match="has not received everything"):
         group.run()
     assert group.done == ["old fence", "old resume"] and not group.is_fenced
+
+
+def test_tables_read_before_the_fence_do_not_count_however_long_a_status_is_on_its_way() -> None:
+    group = Group()
+    group.way_ms = 20
+    group.catches_up = False
+    group.new.log_end = group.old.log_end
+    group.new.ha_client = ha_client(metadata_age_ms=30)
+    with pytest.raises(RequestTimeoutError, match="has not received everything"):
+        group.run()
+    assert group.done == ["old fence", "old resume"]
+
+
+def test_a_master_that_names_no_fence_does_not_step_down() -> None:
+    group = Group()
+    group.names_fence = False
+    with pytest.raises(RequestTimeoutError, match="has not received everything"):
+        group.run()
+    assert group.done == ["old fence", "old resume"]
 
 
 @pytest.mark.parametrize("late", range(1, 9))

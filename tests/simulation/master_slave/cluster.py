@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from pymq.broker.assembly.parts import BrokerParts
 from pymq.broker.replication.history import epoch_history
@@ -27,6 +27,8 @@ from tests.simulation.master_slave.pieces import PieceCutter, piece_sizes
 from tests.simulation.master_slave.plan import MasterSlavePlan
 from tests.simulation.master_slave.pops import GROUP as POPS_GROUP
 from tests.simulation.master_slave.pops import Popper
+from tests.simulation.master_slave.priorities import SETTINGS as PRIORITY_SETTINGS
+from tests.simulation.master_slave.priorities import PriorityStory
 from tests.simulation.master_slave.timers import SETTINGS as TIMER_SETTINGS
 from tests.simulation.master_slave.timers import TimerProducer
 from tests.simulation.timeline import MS, SECOND
@@ -56,7 +58,9 @@ class MasterSlave(Cluster):
         self.broker_name = BROKER_NAME
         deal_settings = DEAL_SETTINGS if plan.dealer_count else {}
         timer_settings = TIMER_SETTINGS if plan.has_timers else {}
-        settings = {**plan.settings, **deal_settings, **timer_settings, **self.names(BROKER_NAME)}
+        priority_settings = PRIORITY_SETTINGS if plan.has_priorities else {}
+        added = {**deal_settings, **timer_settings, **priority_settings}
+        settings = {**plan.settings, **added, **self.names(BROKER_NAME)}
         self.brokers = [
             SimBroker(
                 f"broker{i}", f"10.0.0.{i + 1}", i, settings,
@@ -74,8 +78,9 @@ class MasterSlave(Cluster):
         self.operators = [self.operator]
         self.faults = MasterSlaveFaults(self, self.fork())
         self._add(plan, world)
-        lite_producers = [self.lites.producer] if self.lites is not None else []
-        self.all_producers = [*self.producers, *self.timer_producers, *self.batch_producers, *lite_producers]
+        stories = [story for story in (self.lites, self.priorities) if story is not None]
+        of_stories = [story.producer for story in stories]
+        self.all_producers = [*self.producers, *self.timer_producers, *self.batch_producers, *of_stories]
         for producer in self.all_producers:
             producer.on_answer, producer.epoch_at = self.watcher.answered, self._epoch_at
         for consumer in self.consumers:
@@ -83,8 +88,8 @@ class MasterSlave(Cluster):
             consumer.is_master_at, consumer.life_at = self._is_master_at, self._life_at
         self.beliefs = Beliefs(self)
         self.writers = [*self.all_producers, *self.dealers]
-        lite_clients = self.lites.clients if self.lites is not None else []
-        self.readers = [*self.consumers, *self.batch_readers, *self.poppers, *lite_clients, self.operator]
+        story_clients = [client for story in stories for client in story.clients]
+        self.readers = [*self.consumers, *self.batch_readers, *self.poppers, *story_clients, self.operator]
 
     def _add(self, plan: MasterSlavePlan, world: World) -> None:
         """Make what only some seeds have, with random numbers of its own: the rest is the same with and without it."""
@@ -105,6 +110,9 @@ class MasterSlave(Cluster):
         self.batch_readers = [BatchReader("r0", "10.0.3.101", batch_chance, world)] if plan.has_batches else []
         self.poppers = [Popper("pops", "10.0.5.1", chance(0x909), world)] if plan.has_popper else []
         self.lites: LiteStory | None = self._make_lites(chance(0x117E), world) if plan.has_lites else None
+        self.priorities: PriorityStory | None = None
+        if plan.has_priorities:
+            self.priorities = self._make_priorities(chance(0x9810), world)
         self.liar = self._make_liar(chance(0x11A2), world) if plan.has_liar else None
         self.piece_cutter = PieceCutter(self, chance(0x91EC)) if plan.has_pieces else None
 
@@ -113,6 +121,9 @@ class MasterSlave(Cluster):
         for client in story.clients:
             client.epoch_at = self._epoch_at
         return story
+
+    def _make_priorities(self, rng: random.Random, world: World) -> PriorityStory:
+        return PriorityStory(self, world, self.brokers, lambda: self.master_parts, rng=rng, net="10.0")
 
     def _make_liar(self, rng: random.Random, world: World) -> Liar:
         brokers = [broker.address for broker in self.brokers]
@@ -124,7 +135,8 @@ class MasterSlave(Cluster):
         """Give simulated threads and jobs to brokers, and limit the epochs of every epoch history."""
         real, epoch_history.ENTRIES_MAX = epoch_history.ENTRIES_MAX, self.plan.epoch_entries_max
         try:
-            with simulated_parts(self.plan.tick_us, piece_sizes(self.plan)), short_lives():
+            watch = self.priorities.watch.watching() if self.priorities is not None else nullcontext()
+            with simulated_parts(self.plan.tick_us, piece_sizes(self.plan)), short_lives(), watch:
                 yield
         finally:
             epoch_history.ENTRIES_MAX = real
@@ -185,8 +197,9 @@ class MasterSlave(Cluster):
             dealer.start(plan.pace_us, plan.size_max_bytes)
         for popper in self.poppers:
             popper.start(plan)
-        if self.lites is not None:
-            self.lites.start(plan)
+        for story in (self.lites, self.priorities):
+            if story is not None:
+                story.start(plan)
         if self.liar is not None:  # not before: a name server that knows nothing of a group believes the first one
             self.timeline.after(plan.warm_up_us, self._start_liar)
 
@@ -232,8 +245,9 @@ class MasterSlave(Cluster):
             what = f"an end of all messages for {POPS_GROUP} did not come"
             if not self.until(self.plan.quiet_us, lambda popper=popper: not self._left(popper), what):
                 self.history.violated(f"messages that came to no consumer: {sorted(self._left(popper))[:5]}")
-        if self.lites is not None:
-            self.lites.finish()
+        for story in (self.lites, self.priorities):
+            if story is not None:
+                story.finish()
 
     def _end_all_deals(self) -> None:
         """Wait until the broker's questions have ended every transaction. A clock that is behind asks late: set it."""
@@ -270,8 +284,9 @@ class MasterSlave(Cluster):
             timers.judge(self, verdict)
         if self.batch_producers:
             batches.judge(self, verdict)
-        if self.lites is not None:
-            self.lites.judge(verdict.may_be_lost)
+        for story in (self.lites, self.priorities):
+            if story is not None:
+                story.judge(verdict.may_be_lost)
 
     def end(self) -> None:
         super().end()

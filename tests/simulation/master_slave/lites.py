@@ -51,7 +51,6 @@ INVISIBLE_MS = (500, 3000, 10_000)
 ACKED_SHARE = 0.8  # of the answers; the other messages come again
 RETRY_MAX_TIMES = 3
 RENEWAL_US = 3 * SECOND
-HAND_OVER_US = 2 * SECOND  # a pop just before a hand-over, its steps, and the next pop
 EXPIRATION_MS, CHECK_PERIOD_MS = 10_000, 3_000
 # These make a broker's clock another one than the simulation's, or keep it from saving.
 CONFUSING_FAULTS = frozenset({"clock jump", "full disk", "failing fsync"})
@@ -156,7 +155,7 @@ class LiteClient(ClientNode):
         self._renewed_us = -RENEWAL_US
         self.client.on_push = self._pushed
         self.is_strict = self.is_strict and not CONFUSING_FAULTS & set(plan.kinds)
-        run(self._work(max(2 * plan.pace_us, 300 * MS)))
+        run(self._work(min(max(2 * plan.pace_us, 300 * MS), plan.quiet_us // 20)))
 
     async def _work(self, pace_us: int) -> None:
         is_fresh = True
@@ -254,7 +253,7 @@ class LiteClient(ClientNode):
                 )
             if out is not None and self.now_us < out.hidden_until_us and is_strict:
                 early_ms = (out.hidden_until_us - self.now_us) // MS
-                if not self._may_be_forgotten(out) and not _crossed_a_hand_over(out, got):
+                if not self._may_be_forgotten(out):
                     history.violated(f"{name} of {lite} came {early_ms} ms early to {reading.group}")
             reading.first_seen.setdefault(content)
             reading.out[content] = got
@@ -300,11 +299,6 @@ class LiteClient(ClientNode):
         own = promotion.offsets.get(f"{light_queue_name(PARENT, got.lite)}@{self.reading.group}", {})
         mark = promotion.offsets.get(f"{read_mark_name(PARENT)}@{self.reading.group}", {})
         return int(own.get("0", -1)) > got.offset if own else int(mark.get("0", -1)) > got.physical
-
-
-def _crossed_a_hand_over(out: Got, got: Got) -> bool:
-    """Return whether another broker handed the message out a moment before: the new master may lack that."""
-    return out.address != got.address and got.time_us - out.time_us < HAND_OVER_US
 
 
 def _is_unheard(incident: Incident, got: Got) -> bool:

@@ -23,7 +23,7 @@ from pymq.wire.command import Command
 from tests.simulation.broker_node import SimBroker
 from tests.simulation.clients import QUEUE_COUNT, TOPIC, Operator, World, send_request, topic_request
 from tests.simulation.loop import SimLoop, start
-from tests.simulation.master_slave import dealing, lites
+from tests.simulation.master_slave import dealing, lites, priorities
 from tests.simulation.master_slave.batches import BATCH_ATTRIBUTES, BATCH_TOPIC
 from tests.simulation.master_slave.timers import TIMER_TARGET
 from tests.simulation.timeline import SECOND, NodeClock
@@ -80,6 +80,9 @@ class MasterSlaveOperator(Operator):
                 if self._cluster.plan.has_lites:
                     await self._ask(address, topic_request(lites.PARENT, 1, lites.PARENT_ATTRIBUTES))
                     for request in lites.group_requests():
+                        await self._ask(address, request)
+                if self._cluster.plan.has_priorities:
+                    for request in priorities.set_up_requests():
                         await self._ask(address, request)
                 for consumer in self._cluster.consumers:
                     await self._make_group(address, consumer.group)

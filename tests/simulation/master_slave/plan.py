@@ -24,6 +24,7 @@ LOG_BYTES_MAX = 48 * 1024 * 1024  # that one plan's producers write, about: each
 POPPER_EVERY = 4  # seeds
 PIECES_EVERY = 4
 LITES_EVERY = 8
+PRIORITIES_EVERY = 8
 PROOFS_EVERY = 5
 MIN_ENTRIES_MAX = 5  # a shorter epoch history can't be merged
 
@@ -61,12 +62,13 @@ ADDED_IN: dict[str, dict[str, Any]] = {
     "pops": {"has_popper": True},
     "batches": {"has_batches": True},
     "lites": {"has_lites": True},
+    "priorities": {"has_priorities": True},
     "pieces": {"has_pieces": True},
     "proofs": {"has_proofs": True},
 }
 NOTHING_ADDED: dict[str, Any] = {
     "has_liar": False, "dealer_count": 0, "has_timers": False, "has_popper": False, "has_batches": False,
-    "has_lites": False, "has_pieces": False, "has_proofs": False,
+    "has_lites": False, "has_priorities": False, "has_pieces": False, "has_proofs": False,
 }  # fmt: skip
 FAIL_OVERS = (
     "kill the master", "power loss of the master", "fail over", "hand over", "kill a broker", "cut connections",
@@ -87,6 +89,7 @@ class MasterSlavePlan(Plan):
     has_popper: bool = False  # see pops.py
     has_batches: bool = False  # see batches.py
     has_lites: bool = False  # see lites.py
+    has_priorities: bool = False  # see priorities.py
     has_pieces: bool = False  # see pieces.py
     has_proofs: bool = False  # slaves and masters prove to have the credentials of servers
 
@@ -182,6 +185,7 @@ def _storm(seed: int) -> MasterSlavePlan:
         dealer_count=0 if seed % DEALS_EVERY else 1 + own_chance.getrandbits(1),
         has_popper=seed % POPPER_EVERY == 2,
         has_lites=seed % LITES_EVERY == 5,
+        has_priorities=seed % PRIORITIES_EVERY == 1,
         has_pieces=seed % PIECES_EVERY == 3,
         has_proofs=seed % PROOFS_EVERY == 4,
         epoch_entries_max=own_chance.choice((MIN_ENTRIES_MAX, 12, epoch_history.ENTRIES_MAX)),

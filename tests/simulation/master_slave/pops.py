@@ -6,6 +6,7 @@ none that was acknowledged in time comes again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pymq.broker.assembly.parts import BrokerParts
@@ -30,14 +31,17 @@ CONFUSING_FAULTS = frozenset({"clock jump", "full disk", "failing fsync"})
 class Popper(ClientNode):
     """Pops messages of all queues. It acknowledges most of them, gives some a new invisible time, and forgets some."""
 
+    group, topic, queue_count = GROUP, TOPIC, QUEUE_COUNT
+    kind = ""  # of its messages, in the counts of operations
+    counts: Sequence[int] = (1, 4, 32)  # of messages that pops ask for
     is_draining = False  # acknowledge everything
-    is_strict = False  # whether a message that comes early or after its acknowledgement breaks the promise
+    is_strict = True  # whether a message that comes early or after its acknowledgement breaks the promise
 
     def start(self, plan: Plan) -> None:
         self.tried: set[bytes] = set()  # messages with an acknowledgement, perhaps without an answer
         self._acked: set[bytes] = set()  # those with an answer in time
         self._hidden_until_us: dict[bytes, int] = {}
-        self.is_strict = not CONFUSING_FAULTS & set(plan.kinds)
+        self.is_strict = self.is_strict and not CONFUSING_FAULTS & set(plan.kinds)
         run(self._work(2 * plan.pace_us))
 
     async def _work(self, pace_us: int) -> None:
@@ -57,11 +61,12 @@ class Popper(ClientNode):
     async def _pop(self, address: str) -> None:
         invisible_ms, began_us = self._rng.choice(INVISIBLE_MS), self.now_us
         fields = {
-            "consumerGroup": GROUP, "topic": TOPIC, "queueId": "-1", "maxMsgNums": str(self._rng.choice((1, 4, 32))),
+            "consumerGroup": self.group, "topic": self.topic, "queueId": "-1",
+            "maxMsgNums": str(self._rng.choice(self.counts)),
             "invisibleTime": str(invisible_ms), "pollTime": str(self._rng.choice((0, 5000))), "bornTime": "0",
             "initMode": "0", "order": "false",
         }  # fmt: skip
-        self._history.operations["pops"] += 1
+        self._history.operations[f"{self.kind}pops"] += 1
         try:
             answer = await self.client.invoke_ok(address, Command(RequestCode.POP_MESSAGE, ext=fields), 12.0)
         except RefusedError as error:
@@ -74,20 +79,22 @@ class Popper(ClientNode):
             for flag, queue_id, start in (each.split(" ") for each in ext["startOffsetInfo"].split(";"))
         }
         for message in decode_records(answer.body):
-            self._note(message.body, began_us + invisible_ms * MS)
+            self.note(message, began_us + invisible_ms * MS)
             await self._handle(address, message, self._receipt(message, ext, starts), invisible_ms, began_us)
 
-    def _note(self, content: bytes, hidden_until_us: int) -> None:
-        self._history.operations["messages popped"] += 1
+    def note(self, message: StoredMessage, hidden_until_us: int) -> None:
+        """Check a message that a pop got."""
+        content = message.body
+        self._history.operations[f"{self.kind}messages popped"] += 1
         self.is_strict = self.is_strict and not any(
             incident.kind in ("promote", "force", "power") for incident in self._history.incidents
         )
         what = name_of(content)
         if self.is_strict and content in self._acked:
-            self._history.violated(f"{what} was acknowledged and came again to {GROUP}")
+            self._history.violated(f"{what} was acknowledged and came again to {self.group}")
         if self.is_strict and self.now_us < self._hidden_until_us.get(content, 0):
             early_ms = (self._hidden_until_us[content] - self.now_us) // MS
-            self._history.violated(f"{what} came {early_ms} ms early to {GROUP}")
+            self._history.violated(f"{what} came {early_ms} ms early to {self.group}")
         self._hidden_until_us[content] = hidden_until_us
 
     def _receipt(self, message: StoredMessage, ext: dict[str, str], starts: dict[tuple[int, int], int]) -> str:
@@ -103,13 +110,14 @@ class Popper(ClientNode):
     ) -> None:
         chance, content = self._rng.random(), message.body
         flag = pop.decode_receipt(receipt).retry_flag
-        topic = (TOPIC, pop.retry_topic_v1(GROUP, TOPIC), pop.retry_topic_v2(GROUP, TOPIC))[flag]
+        forms = pop.retry_topic_v1(self.group, self.topic), pop.retry_topic_v2(self.group, self.topic)
+        topic = (self.topic, *forms)[flag]
         fields: dict[str, Any] = {
-            "consumerGroup": GROUP, "topic": topic, "queueId": str(message.queue_id), "extraInfo": receipt,
+            "consumerGroup": self.group, "topic": topic, "queueId": str(message.queue_id), "extraInfo": receipt,
             "offset": str(message.queue_offset),
         }  # fmt: skip
         if self.is_draining or chance < ACKED_SHARE:
-            self._history.operations["acknowledgements"] += 1
+            self._history.operations[f"{self.kind}acknowledgements"] += 1
             self.tried.add(content)
             await self.client.invoke_ok(address, Command(RequestCode.ACK_MESSAGE, ext=fields))
             if self.now_us < began_us + invisible_ms * MS:
@@ -123,8 +131,8 @@ class Popper(ClientNode):
 
     def left(self, master: BrokerParts) -> set[bytes]:
         """Return the messages in the master's queues that were neither acknowledged nor became dead letters."""
-        contents = {message.body for queue_id in range(QUEUE_COUNT) for message in messages_of(master, queue_id)}
-        left = contents - self.tried
+        queues = (messages_of(master, queue_id, self.topic) for queue_id in range(self.queue_count))
+        left = {message.body for found in queues for message in found} - self.tried
         if left:
-            left -= {message.body for message in messages_of(master, 0, f"%DLQ%{GROUP}")}
+            left -= {message.body for message in messages_of(master, 0, f"%DLQ%{self.group}")}
         return left

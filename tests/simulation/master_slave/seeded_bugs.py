@@ -19,6 +19,7 @@ from pymq.broker.metadata.order_infos import OrderInfos
 from pymq.broker.metadata.pending_offsets import PendingOffsets
 from pymq.broker.pop.check_points import CheckPoints
 from pymq.broker.pop.lite_expiry import LiteExpiry
+from pymq.broker.pop.popper import Popper
 from pymq.broker.pop.revive_log import ReviveLog
 from pymq.broker.pop.reviver import Reviver
 from pymq.broker.replication.history import epoch_history
@@ -46,6 +47,7 @@ from pymq.broker.timers.timer_service import TimerService
 from pymq.broker.transactions.checks import TransactionChecks
 from pymq.broker.transactions.transactions import Transactions
 from pymq.client.admin.promotion import Promotion
+from pymq.model import priorities
 from pymq.namesrv import claims
 from pymq.store.log.log_record import Scanned
 from pymq.store.queue.batch_queue import BatchQueue, BatchUnits
@@ -160,7 +162,7 @@ BUGS = (
     Bug("a fenced master takes writes", Seam(MessageStore.refuse_writes, _takes_writes),
         ("story hand over and truncate",)),
     Bug("promoted before it has everything",
-        Text(Promotion._caught_up, "return 0 <= ha_client", "return True or 0 <= ha_client"),
+        Text(Promotion._caught_up, "return 0 < fence", "return True or 0 < fence"),
         ("story hand over while tables stand still",)),
     Bug("promoted although it lacks the log's end",
         Text(Promotion._caught_up, "or theirs.log_end != ours.log_end", ""),
@@ -241,7 +243,22 @@ BUGS = (
     Bug("old messages expire unread beside young ones", Seam(LiteExpiry._keep_unread, does_nothing), ("lites 8",)),
     Bug("the fast path takes lite acknowledgements during a hand-over",
         Text(FastAcks._take_lite, "self._is_fenced() or not", "not"), ("lites 30",)),
+    Bug("tables from before the fence are enough for a hand-over",
+        Text(Promotion._caught_up, "0 < fence == ha_client.metadata_fence", "ha_client.metadata_age_ms >= 0"),
+        ("lites 286",)),
     Bug("slaves do not take hand-outs of lite topics", Seam(OrderInfos.take_over, does_nothing), ("lites 6",)),
+    # -- priorities
+    Bug("retries lose their priority",
+        Text(Reviver._retry_queue, "return message.queue_id if message.queue_id < count else 0", "return 0"),
+        ("priorities 1",)),
+    Bug("a pop by priority begins at the lowest",
+        Text(Popper._in_turn, "range(count - 1, -1, -1) if self._config.priority_order_asc else range(count)",
+             "range(count)"),
+        ("priorities 1",)),
+    Bug("a pop by priority gets retries first",
+        Text(Popper.pop, "retry_first = chance < (", "retry_first = by_priority or chance < ("), ("priorities 1",)),
+    Bug("a group's factor does not count",
+        Text(priorities._factor, "return min(int(text), FACTOR_MAX)", "return FACTOR_MAX"), ("priorities 9",)),
     # -- the log
     Bug("nothing is sent again after a reconnection",
         Text(HaConnection._begin, "self.sent_offset = self.ack_offset = self._begun_at = offset",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import msgspec
 
@@ -17,8 +17,9 @@ from tests.simulation.broker_node import simulated_parts
 from tests.simulation.clients import QUEUE_COUNT, TOPIC, ClientNode, Operator, World, messages_of, topic_request
 from tests.simulation.cluster import Cluster, are_level
 from tests.simulation.history import ACKED
-from tests.simulation.master_slave import lites
+from tests.simulation.master_slave import lites, priorities
 from tests.simulation.master_slave.lites import LiteStory, short_lives
+from tests.simulation.master_slave.priorities import PriorityStory
 from tests.simulation.raft.clients import ADMIN_PACE_US, Places, Probe, RaftConsumer, RaftProducer, TopicAdmin
 from tests.simulation.raft.faults import RaftFaults
 from tests.simulation.raft.ledger import Ledger
@@ -48,6 +49,9 @@ class GroupOperator(Operator):
                 if self.group.lites is not None:
                     await self.client.invoke_ok(leader.address, topic_request(lites.PARENT, 1, lites.PARENT_ATTRIBUTES))
                     for request in lites.group_requests():
+                        await self.client.invoke_ok(leader.address, request)
+                if self.group.priorities is not None:
+                    for request in priorities.set_up_requests():
                         await self.client.invoke_ok(leader.address, request)
             except PymqError:
                 continue
@@ -79,7 +83,8 @@ class Group:
         plan, self.name = cluster.plan, f"shard-{number}"
         self.history = cluster.history.of_a_group()
         timeline, network, fork = cluster.timeline, cluster.network, cluster.fork
-        settings = {**plan.settings, **cluster.names(self.name)}
+        added = priorities.SETTINGS if plan.has_priorities else {}
+        settings = {**plan.settings, **added, **cluster.names(self.name)}
         self.brokers = [
             RaftBroker(
                 f"{self.name}-n{each}", host_of(number, each), 0,
@@ -110,6 +115,8 @@ class Group:
         self.operator = GroupOperator(f"o{number}", f"{host}.4.1", fork(), world)
         self.operator.group = self
         self.lites = self._make_lites(cluster, world, host) if plan.has_lites else None
+        self.priorities = self._make_priorities(cluster, world, host) if plan.has_priorities else None
+        self.stories = [story for story in (self.lites, self.priorities) if story is not None]
         self.liveness = Liveness(self.brokers, network, self.probe, self.history)
 
     def _make_lites(self, cluster: RaftGroups, world: World, net: str) -> LiteStory:
@@ -118,18 +125,24 @@ class Group:
             client.is_strict = False  # what was acknowledged last is confirmed a second later
         return story
 
+    def _make_priorities(self, cluster: RaftGroups, world: World, net: str) -> PriorityStory:
+        story = PriorityStory(cluster, world, self.brokers, self._leader_parts, rng=cluster.fork(), net=net)
+        for client in story.clients:
+            client.is_strict = False  # as above
+        return story
+
     def _leader_parts(self) -> BrokerParts | None:
         leader = self.leader()
         return None if leader is None else leader.parts
 
     @property
     def writers(self) -> list[ClientNode]:
-        producers = [*self.producers, *([self.lites.producer] if self.lites is not None else [])]
+        producers = [*self.producers, *(story.producer for story in self.stories)]
         return [*producers, self.probe, self.topic_admin, self.operator]
 
     @property
     def readers(self) -> list[ClientNode]:
-        return [*self.consumers, *(self.lites.clients if self.lites is not None else [])]
+        return [*self.consumers, *(client for story in self.stories for client in story.clients)]
 
     def leader(self) -> RaftBroker | None:
         """Return the leader of the newest term."""
@@ -150,9 +163,9 @@ class Group:
         for consumer in self.consumers:
             consumer.start(plan.pace_us)
         self.topic_admin.start(ADMIN_PACE_US)
-        if self.lites is not None:
-            self.lites.producer.start(plan.pace_us, plan.size_max_bytes)
-            self.lites.start(plan)
+        for story in self.stories:
+            story.producer.start(plan.pace_us, plan.size_max_bytes)
+            story.start(plan)
 
     def is_well_since(self, since_us: int) -> bool:
         """Return whether all brokers serve as voters, one leads, and sends work."""
@@ -188,8 +201,8 @@ class Group:
             for consumer in self.consumers:
                 if parts.role.is_master:
                     consumer.judge(parts.metadata.cursors.as_table()["offsetTable"])
-        if self.lites is not None:
-            self.lites.judge(lambda send: False)
+        for story in self.stories:
+            story.judge(lambda send: False)
 
     def add_back(self) -> None:
         """Make a removed node, if there is one, a member again: with an empty disk, as docs/raft.md says."""
@@ -236,7 +249,12 @@ class RaftGroups(Cluster):
     @contextmanager
     def surroundings(self) -> Iterator[None]:
         """Give simulated threads, jobs and ticks to brokers."""
-        with simulated_parts(self.plan.tick_us, PieceSizes()), simulated_hosting(), short_lives():
+        with ExitStack() as stack:
+            for context in (simulated_parts(self.plan.tick_us, PieceSizes()), simulated_hosting(), short_lives()):
+                stack.enter_context(context)
+            for group in self.groups:
+                if group.priorities is not None:
+                    stack.enter_context(group.priorities.watch.watching())
             yield
 
     def start_clients(self) -> None:
@@ -253,11 +271,11 @@ class RaftGroups(Cluster):
         return all(group.is_well_since(since_us) for group in self.groups)
 
     def finish(self) -> None:
-        """Have all messages of lite topics popped and acknowledged."""
+        """Have all messages of lite topics, and all with priorities, popped and acknowledged."""
         super().finish()
         for group in self.groups:
-            if group.lites is not None:
-                group.lites.finish()
+            for story in group.stories:
+                story.finish()
 
     def has_converged(self) -> bool:
         return all(group.has_converged() for group in self.groups)

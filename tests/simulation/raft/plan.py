@@ -10,7 +10,7 @@ from tests.simulation.plan import Plan, drawn_link
 from tests.simulation.timeline import MS, SECOND
 
 SYNC_EVERY = 2  # seeds: every second one has SYNC_FLUSH
-LITES_EVERY = 4
+LITES_EVERY = PRIORITIES_EVERY = 4
 
 # kind of fault -> how often it happens, relative to the others
 WEIGHTS = {
@@ -43,7 +43,10 @@ WEIGHTS = {
 
 # What hunts for seeded bugs: most of these faults, or the ones that the first word of a bug's suite names.
 HUNTED = ("kill the leader", "isolate the leader", "emptied disk", "power loss of a broker", "kill a broker")
-HUNTED_IN = {"seed": HUNTED, "lites": HUNTED, "lying": (*HUNTED, "lying disk"), "fsync": ("failing fsync",)}
+HUNTED_IN = {
+    "seed": HUNTED, "lites": HUNTED, "priorities": HUNTED,
+    "lying": (*HUNTED, "lying disk"), "fsync": ("failing fsync",),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +56,7 @@ class RaftPlan(Plan):
     group_count: int
     node_count: int
     has_lites: bool = False  # see master_slave/lites.py
+    has_priorities: bool = False  # see master_slave/priorities.py
     quiet_us: int = 180 * SECOND
 
 
@@ -81,6 +85,7 @@ def drawn(seed: int) -> RaftPlan:
         gap_us=chance.choice((500, 1000, 2000, 5000)) * MS,
         kinds=tuple(chance.sample(sorted(WEIGHTS), chance.randrange(4, len(WEIGHTS)))),
         has_lites=seed % LITES_EVERY == 3,
+        has_priorities=seed % PRIORITIES_EVERY == 1,
     )
 
 
@@ -99,6 +104,7 @@ def hunting_plan(seed: int, suite: str = "seed") -> RaftPlan:
         gap_us=1500 * MS,
         kinds=HUNTED_IN[suite],
         has_lites=suite == "lites",
+        has_priorities=suite == "priorities",
         quiet_us=60 * SECOND,
         is_impatient=True,
     )

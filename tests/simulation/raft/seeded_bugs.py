@@ -1,6 +1,7 @@
 """Bugs put into brokers of Raft groups on purpose: a seed must catch each.
 
-``suites`` name the seed that is tried first, of plans with lite topics where they begin with "lites".
+``suites`` name the seed that is tried first, of plans with lite topics or priorities where
+they begin with "lites" or "priorities".
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from pymq.broker.messages.writer import Writer
+from pymq.broker.pop.popper import Popper
+from pymq.broker.pop.reviver import Reviver
 from pymq.broker.raft.broker_log import BrokerLog
 from pymq.broker.raft.disk_watch import FailingDisk
 from pymq.broker.raft.driver import RaftDriver
@@ -52,5 +55,12 @@ BUGS = (
     Bug("bytes count before they are synced",
         Text(RaftDriver._sync, "if not self._waits_for_sync:", "if True:"), ("seed 2",)),
     Bug("a follower makes no entries of light queues", Seam(LightQueues.take, does_nothing), ("lites 1",)),
+    Bug("retries lose their priority",
+        Text(Reviver._retry_queue, "return message.queue_id if message.queue_id < count else 0", "return 0"),
+        ("priorities 1",)),
+    Bug("a pop by priority begins at the lowest",
+        Text(Popper._in_turn, "range(count - 1, -1, -1) if self._config.priority_order_asc else range(count)",
+             "range(count)"),
+        ("priorities 1",)),
     Bug("light queues keep a divergent tail", Seam(LightQueues.truncate, does_nothing), ("lites 3",)),
 )  # fmt: skip

@@ -27,6 +27,15 @@ def test_a_group_that_elects_leaders_goes_on_with_lite_topics() -> None:
     assert report.operations["lite topics expired at the end"] > 0
 
 
+@pytest.mark.slow
+def test_a_group_that_elects_leaders_goes_on_by_priority() -> None:
+    report = simulate(hunting_plan(3, "priorities"))
+    assert not report.violations
+    assert report.operations["elections"] > 1
+    assert report.operations["pops by priority with a choice"] > 0
+    assert report.operations["priorities kept by retries"] > 0
+
+
 def test_plans_differ() -> None:
     plans = [drawn(seed) for seed in range(100)]
     assert {plan.node_count for plan in plans} == {3, 5}

@@ -56,16 +56,17 @@ class TableRequests:
         tables: Sequence[ReplicatedTable],
         store: MessageStore,
         clock: Clock,
-        is_fenced: Callable[[], bool],
+        fence: Callable[[], int],
     ) -> None:
-        """``is_fenced`` returns True while the master takes no writes for a hand-over.
+        """``fence`` returns the number of the master's write fence, 0 for none.
 
-        No request waits then, because the new master needs the answers.
+        During a fence no request waits, because the new master needs the answers. Each answer has the number: its
+        tables are those that the fence keeps.
         """
         self._tables = tables
         self._store = store
         self._clock = clock
-        self._is_fenced = is_fenced
+        self._fence = fence
         self._held: dict[str, _Held] = {}  # by the slave's address
         self._is_closed = False
 
@@ -99,7 +100,7 @@ class TableRequests:
         """Answer the requests that the turn's changes concern."""
         if not self._held:
             return
-        is_fenced, stamps = self._is_fenced(), self._stamps()
+        is_fenced, stamps = bool(self._fence()), self._stamps()
         much = self._store.physical_max_offset - HELD_LOG_BYTES
         due = [s for s, held in self._held.items() if is_fenced or held.stamps != stamps or held.log_end <= much]
         for slave in due:
@@ -119,7 +120,7 @@ class TableRequests:
             self._release(slave)
 
     def _may_hold(self, slave: str, wait_ms: int) -> bool:
-        if not 0 < len(slave) <= TEXT_LENGTH_MAX or wait_ms <= 0 or self._is_closed or self._is_fenced():
+        if not 0 < len(slave) <= TEXT_LENGTH_MAX or wait_ms <= 0 or self._is_closed or self._fence():
             return False
         return len(self._held) < HELD_COUNT_MAX
 
@@ -136,7 +137,7 @@ class TableRequests:
 
     def _difference(self, known: Mapping[str, str]) -> MetadataTables:
         """Return the tables whose versions differ from the known ones."""
-        answer = MetadataTables(log_end=self._store.physical_max_offset)
+        answer = MetadataTables(log_end=self._store.physical_max_offset, fence=self._fence())
         size = 0
         for table in self._tables:
             version = table.version()

@@ -84,7 +84,11 @@ class RoleRequests:
             raise _refusal(f"action {request.action[:40]!r}: give one of {', '.join(self._actions)}")
         self._check_epoch(request.epoch)
         action(request, f"an operator at {sender} asked for it")
-        return RoleAnswer(log_end=self._store.physical_max_offset, epoch=self._epoch_file.history.epoch)
+        return RoleAnswer(
+            log_end=self._store.physical_max_offset,
+            epoch=self._epoch_file.history.epoch,
+            fence=self._write_fence.number,
+        )
 
     def _check_epoch(self, epoch: int) -> None:
         ours = self._epoch_file.history.epoch

@@ -36,13 +36,20 @@ class WriteFence:
         self._clock = clock
         self._begun_at = 0  # the number of the last commit before it
         self._until_ms = 0
+        self._last_number = 0
         self.is_on = False
+
+    @property
+    def number(self) -> int:
+        """The number of the present fence, which no other master's and no earlier one has; 0 without one."""
+        return self._last_number if self.is_on else 0
 
     def begin(self, duration_ms: int, why: str) -> None:
         """Take no writes for ``duration_ms`` from now on, at most FENCE_MS_MAX. Senders get ``why``."""
         self._until_ms = self._clock.monotonic_ms() + min(duration_ms, FENCE_MS_MAX)
         if not self.is_on:
             self._begun_at = self._cursors.change_count
+            self._last_number = max(self._clock.now_ms(), self._last_number + 1)
         self.is_on = True
         self._store.refuse_writes(f"{why}: send again in a moment", by=_REFUSER)
         log.info("writes are refused: %s", why)

@@ -83,6 +83,8 @@ class MetadataCopy:
         self._next_ms = runtime.clock.monotonic_ms()
         self._asked_ms = 0
         self._equal_ms: int | None = None
+        self._asked_fence = 0  # the fence of the last answer in this round
+        self._equal_fence = 0
         self.problem = ""
 
     @property
@@ -92,6 +94,11 @@ class MetadataCopy:
         It grows up to a little more than ``WAIT_MS`` while nothing changes.
         """
         return -1 if self._equal_ms is None else self._clock.monotonic_ms() - self._equal_ms
+
+    @property
+    def fence(self) -> int:
+        """The number of the master's write fence whose tables this slave has taken, all of them; 0 for none."""
+        return 0 if self._taker.is_holding else self._equal_fence
 
     def tick(self) -> None:
         """Start a round when one is due. Call it several times a second."""
@@ -131,7 +138,7 @@ class MetadataCopy:
         if self._pending.take_forgotten():
             self._ask_for_all_offsets()
         interval_ms = APACHE_INTERVAL_MS if self._is_apache else self._config.slave_sync_interval_ms
-        self._asked_ms = self._clock.monotonic_ms()
+        self._asked_ms, self._asked_fence = self._clock.monotonic_ms(), 0
         self._next_ms = self._asked_ms + interval_ms
         if self._is_apache:
             self._apache.start(self._address, self._is_current, self._tables_done)
@@ -172,6 +179,7 @@ class MetadataCopy:
         try:
             tables = decode_json(body, MetadataTables)
             self._on_log_end(tables.log_end)
+            self._asked_fence = tables.fence
             self._note_held(tables.held_ms, had_news=bool(tables.versions))
             self._note_start(tables.versions)
             for name, version in tables.versions.items():
@@ -227,7 +235,7 @@ class MetadataCopy:
             log.info("topics, groups and offsets are copied from master %s again", self._address)
         self.problem = problem
         if not problem:
-            self._equal_ms = self._asked_ms
+            self._equal_ms, self._equal_fence = self._asked_ms, self._asked_fence
 
     def _is_current(self, address: str) -> bool:
         return not self._is_closed and address == self._master()
@@ -255,6 +263,7 @@ class HaClientAndTables:
     def state(self) -> HaClientState:
         state = self._ha_client.state()
         state.metadata_age_ms = self._copy.age_ms
+        state.metadata_fence = self._copy.fence
         if self._copy.problem and not state.problem:
             state.problem = f"topics, groups and offsets are not copied: {self._copy.problem}"
         return state

@@ -23,6 +23,11 @@ class TableTaker:
         # because newer ones may keep coming, and the newest.
         self._held: dict[str, list[tuple[int, dict[str, Any]]]] = {}
 
+    @property
+    def is_holding(self) -> bool:
+        """True while a table waits for the log."""
+        return bool(self._held)
+
     def take(self, name: str, table: Any, *, is_part: bool = False, master_log_end: int = -1) -> None:
         """Take the table over, now or when the log reaches ``master_log_end``. A table with an unknown name is ignored.
 

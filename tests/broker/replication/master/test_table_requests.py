@@ -36,7 +36,7 @@ class Setup:
         self.clock = ManualClock()
         self.log = Log()
         self.change_count = 0
-        self.is_fenced = False
+        self.fence = 0
         table = ReplicatedTable(
             "t", "m", "s", lambda: (self.change_count,), lambda known: TableRead({"m": {}}), lambda table, is_part: None
         )
@@ -44,7 +44,7 @@ class Setup:
             tables=[table],
             store=self.log,  # type: ignore[arg-type]
             clock=self.clock,
-            is_fenced=lambda: self.is_fenced,
+            fence=lambda: self.fence,
         )
 
     def ask(
@@ -162,10 +162,14 @@ def test_a_slave_that_is_gone_is_forgotten() -> None:
 def test_a_write_fence_answers_held_requests_and_holds_no_new_ones() -> None:
     setup = Setup()
     peer = setup.ask()
-    setup.is_fenced = True
+    setup.fence = 17
     setup.requests.end_turn()
-    assert answer(peer).versions == {}
-    assert answer(setup.ask()).versions == {}
+    assert (answer(peer).versions, answer(peer).fence) == ({}, 17)
+    assert (answer(setup.ask()).versions, answer(setup.ask()).fence) == ({}, 17)
+
+
+def test_without_a_write_fence_an_answer_names_none() -> None:
+    assert answer(Setup().ask(known={})).fence == 0
 
 
 def test_the_end_answers_held_requests_and_holds_no_new_ones() -> None:

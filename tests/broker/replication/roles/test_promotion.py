@@ -44,9 +44,10 @@ def test_a_fenced_master_takes_no_writes_until_it_is_resumed() -> None:
     Caller(world)
     world.put("TBW102")
     answer = order(world, action="fence", fence_ms=1000, epoch=1)
-    assert answer == RoleAnswer(log_end=world.parts.store.physical_max_offset, epoch=1)
-    assert world.parts.replication.write_fence.is_on
-    order(world, action="resume")
+    fence = world.parts.replication.write_fence
+    assert answer == RoleAnswer(log_end=world.parts.store.physical_max_offset, epoch=1, fence=fence.number)
+    assert fence.is_on and fence.number
+    assert order(world, action="resume").fence == 0
     assert not world.parts.replication.write_fence.is_on
 
 

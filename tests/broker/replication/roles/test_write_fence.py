@@ -59,6 +59,23 @@ def test_asked_again_it_counts_from_then() -> None:
     assert send_refusal(world)[1].startswith("y")
 
 
+def test_each_fence_has_a_number_of_its_own() -> None:
+    world = World()
+    fence = world.parts.replication.write_fence
+    numbers = []
+    for _ in range(3):
+        assert fence.number == 0
+        fence.begin(1000, "x")
+        numbers.append(fence.number)
+        fence.begin(1000, "asked again")
+        assert fence.number == numbers[-1]
+        fence.end()
+    world.clock.advance(len(numbers))
+    other = World(clock=world.clock).parts.replication.write_fence
+    other.begin(1000, "of another master")
+    assert len({0, *numbers, other.number}) == 5
+
+
 def test_sends_that_waited_before_are_confirmed_and_answered() -> None:
     world, slaves = opened()
     peer = commit_one(world, 1)

@@ -144,6 +144,42 @@ def test_while_the_master_is_fenced_the_slave_asks_at_each_interval() -> None:
     assert pair.network.held
 
 
+def test_a_slave_names_the_fence_behind_which_its_tables_were_read() -> None:
+    """A topic that was made while an answer from before the fence was on its way is not in these tables."""
+    pair = Pair()
+    fence = pair.master.parts.replication.write_fence
+    pair.run(500)
+    make_topic(pair.master, "T")
+    pair.master.parts.end_turn()  # the held request has its answer
+    make_topic(pair.master, "U")
+    fence.begin(10_000, "a promotion")
+    pair.network.deliver()
+    slave = pair.slave.parts.metadata.topics
+    assert slave.get("T") and not slave.get("U") and pair.copy.age_ms == 0
+    assert pair.copy.fence == 0
+    pair.run(400)
+    assert slave.get("U") and pair.copy.fence == fence.number > 0
+    fence.end()
+    make_topic(pair.master, "V")
+    pair.run(400)
+    assert slave.get("V") and pair.copy.fence == 0
+
+
+def test_a_table_that_waits_for_the_log_is_not_had_yet() -> None:
+    pair = Pair()
+    make_topic(pair.master, "T")
+    pair.run(500)
+    pair.master.put("T")
+    pair.master.parts.metadata.cursors.hand_out("g", "T", 0, 1)
+    fence = pair.master.parts.replication.write_fence
+    fence.begin(10_000, "a promotion")
+    pair.run(1000)
+    assert pair.copy.fence == 0
+    pair.copy_log()
+    pair.tick()
+    assert pair.copy.fence == fence.number
+
+
 def test_offsets_that_were_committed_here_do_not_wait_for_a_change_there() -> None:
     pair = Pair()
     make_topic(pair.master, "T")
