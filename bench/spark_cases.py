@@ -218,6 +218,7 @@ def _streams(setting: Setting, name: str, topic: str, messages: int) -> list[Fig
     return [
         *setting.runs("stream", topic, messages).figures(name, None),
         *setting.runs("stream-snappy", topic, messages).figures(f"{name}, snappy", None),
+        *setting.runs("stream-json", topic, messages).figures(f"{name}, properties as JSON", None),
         *setting.runs("stream-six", topic, messages).figures(f"{name}, Kafka's columns", None),
     ]
 

@@ -18,6 +18,7 @@ from pymq.spark.export import export as exports
 from pymq.spark.export.options import ExportOptions
 from pymq.spark.planning.store_place import StorePlace
 from pymq.spark.queries import Query, Tables
+from pymq.spark.records.schema import USUAL, columns_text
 from pymq.spark.session import gateway
 from pymq.spark.session.job_progress import NoProgress
 
@@ -90,6 +91,11 @@ class Runs:
         """The same stream with the columns of Kafka's source alone."""
         return self._streamed(target, columns=KAFKA_COLUMNS)
 
+    def stream_json(self, target: Path) -> float:
+        """The same stream with the properties as JSON text in place of a map."""
+        columns = ["propertiesJson" if name == "properties" else name for name in USUAL]
+        return self._streamed(target, columns=columns_text(columns))
+
     def spark_parquet(self, target: Path) -> float:
         """The source, with the columns of Kafka's, and Spark's own writer for Parquet."""
         begin = time.monotonic()
@@ -125,6 +131,7 @@ def main(kind: str, namesrv: str, topic: str, directory: Path, rounds: int, rows
             "stream": runs.stream,
             "stream-snappy": runs.stream_snappy,
             "stream-six": runs.stream_six,
+            "stream-json": runs.stream_json,
             "spark-parquet": runs.spark_parquet,
         }
         for number in range(rounds):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -47,6 +48,7 @@ def _plain_row(message: StoredMessage, broker_name: str) -> dict[str, object]:
         "bornHost": format_address(*message.born_address),
         "sysFlag": flags,
         "bodyText": body.decode("utf-8", "replace"),
+        "propertiesJson": json.dumps(message.properties),
         "physicalOffset": message.physical_offset,
         "flag": message.flag,
         "liteTopic": message.properties.get("__LITE_TOPIC"),

@@ -290,6 +290,7 @@ _BUILDERS: dict[str, Callable[[_Columns], pa.Array]] = {
     "sysFlag": _Columns.sys_flag,
     "bodyText": _Columns.body_text,
     "bodyJson": lambda c: c._body_decoder.by_registry(c.topic(), c.body(), c.row_id),
+    "propertiesJson": lambda c: c.properties().json_texts(),
     "physicalOffset": lambda c: c.fixed_int64(PHYSICAL_OFFSET_AT),
     "flag": lambda c: c.fixed_int32(FLAG_AT),
     "liteTopic": lambda c: c.properties().values_of(properties.LITE_TOPIC),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -20,6 +21,7 @@ from pymq.spark.records.layout import slices
 Indices = npt.NDArray[np.int64]
 # What ends a name, and what ends its value.
 NAME_END, PAIR_END = 1, 2
+_FIRST_PRINTABLE, _QUOTE, _BACKSLASH = b' "\\'
 
 
 class PropertyPairs(ABC):
@@ -40,6 +42,12 @@ class PropertyPairs(ABC):
         """Return one list of structs (key, value as bytes) per row, as Kafka's source has."""
         pairs = pa.StructArray.from_arrays([self._names, self._values.cast(pa.binary())], ["key", "value"])
         return pa.ListArray.from_arrays(pa.array(self._bounds()), pairs)
+
+    def json_texts(self) -> pa.StringArray:
+        """Return one JSON object per row, as text."""
+        pairs = pc.binary_join_element_wise('"', _escaped(self._names), '":"', _escaped(self._values), '"', "")
+        rows = pa.ListArray.from_arrays(pa.array(self._bounds()), pairs)
+        return pc.binary_join_element_wise("{", pc.binary_join(rows, ","), "}", "")
 
     @abstractmethod
     def values_of(self, name: str) -> pa.StringArray:
@@ -144,6 +152,14 @@ def parse_uniform(raw: pa.BinaryArray) -> UniformPairs | None:
         names = slices(buffer, starts.reshape(-1), middle.reshape(-1))
     values = slices(buffer, middle.reshape(-1) + 1, ends.reshape(-1))
     return UniformPairs(count, template, _as_text(names), _as_text(values))
+
+
+def _escaped(texts: pa.StringArray) -> pa.StringArray:
+    """Return texts as they stand between the quotes of JSON. Few have a letter that stands there otherwise."""
+    octets = np.frombuffer(texts.buffers()[2] or b"", np.uint8)
+    if not ((octets < _FIRST_PRINTABLE) | (octets == _QUOTE) | (octets == _BACKSLASH)).any():
+        return texts
+    return pa.array([msgspec.json.encode(text).decode()[1:-1] for text in texts.to_pylist()], pa.string())
 
 
 def _as_text(array: pa.BinaryArray) -> pa.StringArray:

@@ -67,6 +67,7 @@ COLUMNS = (
     RowColumn("rowId", "string", usual=False),
     RowColumn("bodyText", "string", usual=False),
     RowColumn(OF_REGISTRY, "string", usual=False),
+    RowColumn("propertiesJson", "string", usual=False),
     RowColumn("physicalOffset", "bigint", usual=False),
     RowColumn("flag", "int", usual=False),
     RowColumn("liteTopic", "string", usual=False),

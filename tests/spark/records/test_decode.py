@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from itertools import accumulate
 from typing import Any
@@ -28,7 +29,7 @@ ALL = (*(column.name for column in COLUMNS if column.name != OF_REGISTRY), "prop
 
 
 def rows_of(batches: Any) -> list[dict]:
-    """Return rows with properties as dicts and sorted headers: their order has no meaning."""
+    """Return rows with properties as dicts, also those in JSON, and sorted headers: their order has no meaning."""
     table = pa.Table.from_batches(list(batches))
     for time in ("bornTimestamp", "storeTimestamp"):
         if time in table.column_names:
@@ -39,6 +40,8 @@ def rows_of(batches: Any) -> list[dict]:
         if "properties" in row:
             assert len(dict(row["properties"])) == len(row["properties"]), "a map has a name twice"
             row["properties"] = dict(row["properties"])
+        if "propertiesJson" in row:
+            row["propertiesJson"] = json.loads(row["propertiesJson"])
         if "headers" in row:
             row["headers"] = sorted(row["headers"], key=lambda header: header["key"])
     return rows
@@ -61,7 +64,16 @@ def test_properties_equal_the_plain_parser(strings: Any, repeats: Any) -> None:
     table = parse_properties(pa.array(strings * repeats, pa.binary()))
     expected = [decode_properties(raw) for raw in strings * repeats]
     assert [dict(entries) for entries in table.maps().to_pylist()] == expected
+    assert [json.loads(text) for text in table.json_texts().to_pylist()] == expected
     assert table.values_of("TAGS").to_pylist() == [row.get("TAGS") for row in expected]
+
+
+@pytest.mark.parametrize("names", [["a"] * 3, ["a", "b", "a"]])
+@pytest.mark.parametrize("value", ["plain", 'a "quote"', "a\\slash", "\t\x1f\r\n", "ключ \u2028", "\x7f{}[],:'"])
+def test_json_of_properties(names: list[str], value: str) -> None:
+    raw = [f"{name}\x01{value}\x02{value}\x01{name}\x02".encode() for name in names]
+    texts = parse_properties(pa.array(raw, pa.binary())).json_texts().to_pylist()
+    assert [json.loads(text) for text in texts] == [{name: value, value: name} for name in names]
 
 
 NAMES = ["TAGS", "KEYS", "UNIQ_KEY", "a", "ключ"]
