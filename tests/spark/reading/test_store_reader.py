@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -82,6 +83,7 @@ def keyed(table: pa.Table) -> dict[Key, dict[str, Any]]:
     for row in rows:
         # Of equal names the last pair counts, and its place doesn't.
         row["properties"] = dict(row["properties"])
+        row["propertiesJson"] = json.loads(row["propertiesJson"])
         row["headers"] = {pair["key"]: pair["value"] for pair in row["headers"]}
     found = {(row["topic"], row["queueId"], row["queueOffset"]): row for row in rows}
     assert len(found) == len(rows)
