@@ -20,7 +20,7 @@ def usual_plan() -> MasterSlavePlan:
     }  # fmt: skip
     return replace(
         plan, slave_count=1, name_server_count=1, producer_count=1, consumer_count=1, settings=settings,
-        copies_needed=1, is_sync_flush=False, epoch_entries_max=MIN_ENTRIES_MAX, tick_us=100 * MS,
+        copies_needed=1, is_sync_flush=False, has_priorities=False, epoch_entries_max=MIN_ENTRIES_MAX, tick_us=100 * MS,
         link=Link(500, 200, 0.0), pace_us=50 * MS,
         size_max_bytes=200, duration_us=180 * SECOND, kinds=(), quiet_us=150 * SECOND,
     )  # fmt: skip
