@@ -33,6 +33,7 @@ class RaftFaults(Faults):
     def __init__(self, cluster: RaftGroups, rng: random.Random) -> None:
         self._raft = cluster
         self.down: set[str] = set()  # brokers that a fault keeps down
+        self._cut_short: set[str] = set()  # brokers whose logs a fault has cut short
         super().__init__(cluster, rng)
 
     def all_kinds(self) -> dict[str, Callable[[], bool]]:
@@ -97,6 +98,8 @@ class RaftFaults(Faults):
     def _power(self, broker: SimBroker | None) -> bool:
         if broker is None or not (self._raft.plan.is_sync_flush or self._may_lose_disk(broker)):
             return False
+        if not self._raft.plan.is_sync_flush:
+            self._cut_short.add(broker.name)
         return super()._power(broker)
 
     def _power_of_all(self) -> bool:
@@ -128,6 +131,7 @@ class RaftFaults(Faults):
         if not isinstance(broker, RaftBroker) or not self._may_lose_disk(broker):
             return False
         self.note(f"disk of {broker.name} has lied")
+        self._cut_short.add(broker.name)
         self._lose(broker, lambda: broker.forget_log_end(self._rng))
         return True
 
@@ -200,8 +204,9 @@ class RaftFaults(Faults):
         leader = group.leader()
         if leader is None or leader.node is None or len(leader.node.membership.members) < len(group.brokers):
             return False
-        if group.ledger.emptied.intersection(leader.node.membership.replicas):
-            return False  # with the disk that was emptied a moment ago a second voter would be lost
+        lost = [one for one in group.brokers if one.name in self._cut_short and not group.ledger.has_all_confirmed(one)]
+        if lost or group.ledger.emptied.intersection(leader.node.membership.replicas):
+            return False  # with the disk that lost a part of its log a moment ago a second voter would be lost
         node_id = self._rng.choice(group.brokers).node_id
         self.note(f"{node_id} is removed from {group.name}")
         for delay_s in (6, 9, 12, 15):
