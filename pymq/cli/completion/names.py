@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pymq.cache_folder import cache_folder
 from pymq.file_modes import DIRECTORY_MODE
 
 if TYPE_CHECKING:
@@ -106,9 +107,7 @@ def _namesrv(ctx: Any) -> str:
 
 
 def _cache_path(kind: str, namesrv: str, env: Mapping[str, str]) -> Path:
-    home = env.get("XDG_CACHE_HOME", "")
-    base = Path(home) if home.startswith("/") else Path("~/.cache").expanduser()
-    return base / "pymq" / f"names-{kind}-{hashlib.sha256(namesrv.encode()).hexdigest()[:16]}.json"
+    return cache_folder(env) / f"names-{kind}-{hashlib.sha256(namesrv.encode()).hexdigest()[:16]}.json"
 
 
 def _read_cache(path: Path, now_s: float) -> list[str] | None:

@@ -19,6 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
+from pymq.cache_folder import cache_folder
 from pymq.errors import PymqError
 from pymq.file_lock import try_lock_file
 from pymq.spark.session.java import Java
@@ -34,13 +35,12 @@ class ArchiveError(PymqError):
 
 
 def archive_path(java: Java, home: Path, environ: Mapping[str, str] | None = None) -> Path:
-    """Return the file for this Java and the Spark in ``home``, below ``$XDG_CACHE_HOME`` or ``~/.cache``."""
-    cache = (os.environ if environ is None else environ).get("XDG_CACHE_HOME", "")
-    base = Path(cache) if cache.startswith("/") else Path("~/.cache").expanduser()
+    """Return the file for this Java and the Spark in ``home``, in the :func:`cache_folder`."""
     # The launcher's place, without links: a venv's `java` is the JVM of another folder.
     places = f"{java.executable.resolve()}\n{home.resolve()}"
     digest = hashlib.sha256(places.encode()).hexdigest()[:16]
-    return base / "pymq" / "spark" / f"spark-{version('pyspark')}-java-{java.major}-{digest}.classes"
+    name = f"spark-{version('pyspark')}-java-{java.major}-{digest}.classes"
+    return cache_folder(os.environ if environ is None else environ) / "spark" / name
 
 
 def reading_options(java: Java, path: Path, extra_options: str = "") -> list[str]:

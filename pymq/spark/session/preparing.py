@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -27,12 +26,11 @@ def prepare(java: Java | None = None) -> Path:
     home = spark_home()
     java = java or find_java()
     path = archive_path(java, home)
-    with replaced(path) as new:
+    with replaced(path) as new:  # whose folder goes at the end, and what the session has written with it
         conf = {"spark.driver.extraJavaOptions": writing_options(java, new)}
         with gateway.running("local[2]", conf, java=java) as spark:
             gateway.wait_for_end(WRITE_TIMEOUT_S)
             _work(spark, new.parent / "work")
-        shutil.rmtree(new.parent / "work", ignore_errors=True)
     return path
 
 
