@@ -197,7 +197,7 @@ def session(
 ) -> SparkSession:
     """Return the program's SparkSession if it has one, else a new session on a new JVM.
 
-    ``conf`` may hold any setting, also those that must be known before the JVM starts (``spark.driver.memory``,
+    ``conf`` may hold any setting, also one that must be known before the JVM starts (``spark.driver.memory``,
     ``spark.jars.packages``). Spark finds the source ``pymq`` by itself. End the session with :func:`close`.
     Raises JavaNotFoundError, SparkStartError, and UsageError when Spark is not installed.
     """

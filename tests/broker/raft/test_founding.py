@@ -170,6 +170,16 @@ def test_the_master_fences_itself_when_the_slaves_are_close() -> None:
     waits(decided(MASTER, close, SLAVE), f"n1 lacks {FENCE_LAG_BYTES_MAX} bytes of the log of n0: it catches up")
 
 
+def test_plain_slaves_have_the_tables_of_the_master_s_present_fence() -> None:
+    master, slave = MASTER._replace(is_plain=True, fence=7), SLAVE._replace(is_plain=True, has_tables_of=7)
+    assert founds(master, slave, slave)
+    for fence in (0, 6, 8, -7, 2**63):
+        waits(decided(master, slave._replace(has_tables_of=fence), slave), "n1 copies topics, groups and offsets of n0")
+    # A slave that says to have a fence of its own changes nothing.
+    assert founds(master, slave._replace(fence=9), slave)
+    waits(decided(master, slave._replace(fence=9, has_tables_of=9), slave), "n1 copies topics")
+
+
 def test_only_the_old_master_s_log_founds_the_group() -> None:
     refuses(decided(SLAVE, SLAVE, SLAVE), "none of the nodes with a log (n0, n1, n2) was the master of shard-a")
     refuses(decided(MASTER, MASTER, SLAVE), "n0 and n1 of the nodes with a log")

@@ -60,8 +60,8 @@ class TableRequests:
     ) -> None:
         """``fence`` returns the number of the master's write fence, 0 for none.
 
-        During a fence no request waits, because the new master needs the answers. Each answer has the number: its
-        tables are those that the fence keeps.
+        During a fence no request waits, because the new master needs the answers. Each answer has the number of the
+        fence behind which its tables were read.
         """
         self._tables = tables
         self._store = store

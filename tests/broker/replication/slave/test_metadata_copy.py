@@ -387,6 +387,9 @@ def test_a_slave_does_not_serve_its_copy_of_the_tables() -> None:
         b'{"versions":{"subscriptionGroup":"1"},'
         b'"tables":{"subscriptionGroup":{"subscriptionGroupTable":{},"forbiddenTable":{"g":{"t":"x"}}}}}',
         b'{"versions":{"topics":"\xff"}}',
+        b'{"fence":"17"}',
+        pytest.param(b'{"fence":1' + b"0" * 5000 + b"}", id="a fence of 5,001 digits"),
+        b'{"fence":17,"versions":{"topics":"1"},"tables":{"topics":[]}}',
         pytest.param(b'{"other":' + b"[" * 100_000, id="too deep"),
         b'{"versions":{"topics":"1"},"tables":{"topics":{"topicConfigTable":{"T":{"topicName":"\xff"}}}}}',
     ],
@@ -397,7 +400,7 @@ def test_an_unusable_answer_is_a_problem_and_requested_again(body: bytes) -> Non
     pair.copy.tick()
     _, command, on_answer = pair.network.asked.pop()
     on_answer(Reply(body=body).to_command(command))
-    assert "could not be taken" in pair.copy.problem
+    assert "could not be taken" in pair.copy.problem and pair.copy.fence == 0
     pair.run(300)
     assert pair.copy.problem == "" and pair.slave.parts.metadata.topics.get("T") is not None
 
