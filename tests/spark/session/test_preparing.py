@@ -2,53 +2,55 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("pyspark")
 
-from pymq.cli import main as cli
-from pymq.errors import EXIT_OK
-from pymq.spark.session import gateway
 from pymq.spark.session.class_archive import archive_path
 from pymq.spark.session.java import find_java
 from pymq.spark.session.spark_home import spark_home
 
+# In processes of their own: the session of the tests before may still run in this one, and would be joined.
+_MAPPED = """
+import sys
+from pathlib import Path
+from pymq.spark.session import gateway
 
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    yield tmp_path
-    gateway.kill()
+with gateway.running("local[1]") as spark:
+    lines = Path(f"/proc/{gateway._Current.gateway.process.pid}/maps").read_text().splitlines()
+    is_mapped = sys.argv[1] in {line.split(maxsplit=5)[-1] for line in lines}
+    print("mapped" if is_mapped else "not mapped", spark.range(10).count())
+"""
 
 
-def mapped_files() -> set[str]:
-    current = gateway._Current.gateway
-    assert current is not None
-    maps = Path(f"/proc/{current.process.pid}/maps").read_text()
-    return {line.split(maxsplit=5)[-1] for line in maps.splitlines()}
+def output_of(cache: Path, *arguments: str) -> str:
+    ran = subprocess.run(
+        [sys.executable, *arguments],
+        env={**os.environ, "XDG_CACHE_HOME": str(cache)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
 
 
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at the JVM's maps in /proc")
-def test_a_jvm_maps_what_was_prepared(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = archive_path(find_java(), spark_home())
-    assert cli.run(["spark-prepare", "--remove"]) == EXIT_OK
-    assert capsys.readouterr().out == f"nothing to delete: there is no {path}\n"
-    assert cli.run(["spark-prepare"]) == EXIT_OK
-    assert f"Spark starts from {path} (" in capsys.readouterr().out
+def test_a_jvm_maps_what_was_prepared(tmp_path: Path) -> None:
+    path = archive_path(find_java(), spark_home(), {**os.environ, "XDG_CACHE_HOME": str(tmp_path)})
+    assert output_of(tmp_path, "-m", "pymq", "spark-prepare", "--remove") == f"nothing to delete: there is no {path}\n"
+    assert f"Spark starts from {path} (" in output_of(tmp_path, "-m", "pymq", "spark-prepare")
     assert {file.name for file in path.parent.iterdir()} == {path.name, "lock"}
-    with gateway.running("local[1]") as spark:
-        assert str(path) in mapped_files()
-        assert spark.range(10).count() == 10
+    assert output_of(tmp_path, "-c", _MAPPED, str(path)) == "mapped 10\n"
     path.write_bytes(b"no archive")
-    with gateway.running("local[1]") as spark:  # as without one
-        assert str(path) not in mapped_files()
-        assert spark.range(10).count() == 10
-    assert cli.run(["spark-prepare", "--remove"]) == EXIT_OK
-    assert capsys.readouterr().out == f"deleted {path}\n" and not path.exists()
+    assert output_of(tmp_path, "-c", _MAPPED, str(path)) == "not mapped 10\n"  # as without one
+    assert output_of(tmp_path, "-m", "pymq", "spark-prepare", "--remove") == f"deleted {path}\n"
+    assert not path.exists()
