@@ -56,34 +56,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Scheduling(config, log)
 
 
-# How long an example takes says nothing on a busy machine, or beside the tracer.
+# How long an example takes says nothing on a busy machine.
 settings.register_profile("any machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 
-# Tests that run without the tracer, which makes them too slow. They reach no other lines: the simulation, crashes,
-# chaos, attacks, JVMs, and tests of every flip, split or failing call.
-UNTRACED_FOLDERS = ("simulation", "crash", "chaos", "hostile", "console/hostile", "demo", "packaging", "tidy", "bench")
-UNTRACED_MARKS = ("spark",)
-UNTRACED_WORDS = (
-    "flipped",
-    "any_call",
-    "restart_anywhere",
-    "every_offset_once",
-    "equals_the_plain_decoder",
-    "suspended_master",
-)
-
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put the tests of the Spark session first in several processes, and mark what runs without the tracer."""
+    """Put the tests of the Spark session first in several processes."""
     if hasattr(config, "workerinput"):  # they take long, one after the other
         items.sort(key=lambda item: not asks_for_session(item.nodeid.partition("::")[0]))
-    if not config.getoption("cov_source", default=None):
-        return
-    for item in items:
-        if (
-            item.nodeid.startswith(tuple(f"tests/{folder}/" for folder in UNTRACED_FOLDERS))
-            or any(item.get_closest_marker(mark) for mark in UNTRACED_MARKS)
-            or any(word in item.nodeid for word in UNTRACED_WORDS)
-        ):
-            item.add_marker("no_cover")

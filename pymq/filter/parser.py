@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from importlib.resources import files
 from typing import NamedTuple
 
 from lark import Lark, Token
@@ -87,9 +88,8 @@ def parse(text: str) -> Parsed:
 @cache
 def _lark() -> Lark:
     # ASCII: key words and names consist of plain letters only, whatever Unicode says about lower case.
-    return Lark.open_from_package(
-        __name__,
-        "sql92.lark",
+    return Lark(
+        files(__package__).joinpath("sql92.lark").read_text("utf-8"),
         parser="lalr",
         lexer="basic",
         transformer=TreeBuilder(),

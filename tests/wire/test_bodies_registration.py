@@ -115,10 +115,14 @@ def test_a_registration_without_a_body_is_refused(compressed: bool) -> None:
 
 
 def peak_bytes(body: bytes, match: str, **limits: int) -> int:
-    tracemalloc.start()
-    try:
+    def decode() -> None:
         with pytest.raises(Refusal, match=match):
             decode_registration(body, compressed=True, version=479, **limits)
+
+    decode()  # its own code takes memory when it first runs, and more where lines are counted
+    tracemalloc.start()
+    try:
+        decode()
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
