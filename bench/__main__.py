@@ -52,7 +52,7 @@ from bench.trios import make_trio, raft_send
 from bench.turns import TURN_CASES, TURN_SETTINGS
 from bench.workers import WORKERS_CASES, measure_workers, worker_count
 from bench.workers_grpc import CASE as WORKERS_GRPC_CASE
-from bench.workers_grpc import measure_grpc, measure_workers_grpc, name_of
+from bench.workers_grpc import GrpcMachine, Place, measure_in_turn, name_of
 from tests.certificates import certificates
 
 START_CASE = "start"
@@ -255,19 +255,21 @@ class Run:
                 shutil.rmtree(place, ignore_errors=True)
 
     def _workers_grpc_case(self) -> None:
-        """Measures one server after the other, each in all rounds. Apache's stands beside the workers."""
+        """Measures one broker, workers and Apache's proxy in turn."""
         count = worker_count()
+        places = list[Place]()
         for kind in self._kinds():
             self._note(kind, WORKERS_GRPC_CASE)
             if kind == ApacheBroker.name:
                 place = self._directory / f"{WORKERS_GRPC_CASE}-apache"
                 place.mkdir()
-                server = ApacheProxyBroker(place, self._options.heap)
-                self._collected.add(kind, measure_grpc(server, name_of(count), self._sizes, self._rounds))
+                places.append(Place(kind, name_of(count), ApacheProxyBroker(place, self._options.heap)))
                 continue
-            found = measure_workers_grpc(self._command, self._directory, self._sizes, count, self._rounds)
-            for figures in found.values():
-                self._collected.add(kind, figures)
+            for number in (1, count):
+                server = GrpcMachine(self._directory / f"{WORKERS_GRPC_CASE}-{number}", self._command, number)
+                places.append(Place(kind, name_of(number), server))
+        for kind, figures in measure_in_turn(places, self._sizes, self._rounds):
+            self._collected.add(kind, figures)
 
     def _name_server_case(self) -> None:
         load = QUICK_LOAD if self._options.quick else FULL_LOAD

@@ -4,7 +4,9 @@ Go's client connects several times, because the system gives each connection to 
 share the machine's cores. So compare the CPU of a message first; the rate is that of all together.
 """
 
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
 
 from bench.cases import QUEUES, Figure, Sizes
 from bench.control import Control
@@ -24,38 +26,40 @@ class GrpcMachine(Machine, PyMQGrpcBroker):
     """A standalone with workers that share one port for gRPC; with one it is a broker alone."""
 
 
-def measure_grpc(server: GrpcMachine | ApacheProxyBroker, name: str, sizes: Sizes, rounds: int) -> list[Figure]:
-    """Return the figures of all rounds on a server, which this starts and stops. Each round has a topic of its own."""
-    count = sizes.send_messages // DIVISOR
-    figures = list[Figure]()
-    server.start()
-    try:
-        addresses = server.addresses if isinstance(server, GrpcMachine) else [server.broker]
+@dataclass(frozen=True)
+class Place:
+    """A server that is measured: its kind, what its figures are called, and the server."""
+
+    kind: str
+    name: str
+    server: GrpcMachine | ApacheProxyBroker
+
+
+def measure_in_turn(places: list[Place], sizes: Sizes, rounds: int) -> Iterator[tuple[str, list[Figure]]]:
+    """Start the servers, yield (kind, figures) of each in each round, and stop them.
+
+    A server is idle in others' turns. Turns, because a machine's speed changes within minutes.
+    """
+    with ExitStack() as started:
+        for place in places:
+            place.server.start()
+            started.callback(place.server.stop)
         for number in range(rounds):
-            topic, group = f"workers_grpc_{number}", f"workers_grpc_{number}"
-            for address in addresses:
-                with Control(address) as control:
-                    control.create_topic(topic, QUEUES, NORMAL)
-                make_group(address, group)
-            with running(server.endpoint, topic, group, "plain", CLIENTS) as load:
-                load.run("send", int(SPARE * (WARM_UP + count)))
-                load.run("receive", WARM_UP)
-                figures += measured(server.broker_pid, load, "receive", count, f"{CASE}, {name}")
-    finally:
-        server.stop()
-    return figures
+            for place in places:
+                yield place.kind, _measure(place, sizes, f"workers_grpc_{number}")
 
 
-def measure_workers_grpc(
-    command: list[str], directory: Path, sizes: Sizes, count: int, rounds: int
-) -> dict[int, list[Figure]]:
-    """Return the figures of one broker and of ``count`` workers, by number."""
-    return {
-        number: measure_grpc(
-            GrpcMachine(directory / f"{CASE}-{number}", command, number), name_of(number), sizes, rounds
-        )
-        for number in (1, count)
-    }
+def _measure(place: Place, sizes: Sizes, topic: str) -> list[Figure]:
+    server, group = place.server, topic
+    for address in server.addresses if isinstance(server, GrpcMachine) else [server.broker]:
+        with Control(address) as control:
+            control.create_topic(topic, QUEUES, NORMAL)
+        make_group(address, group)
+    count = sizes.send_messages // DIVISOR
+    with running(server.endpoint, topic, group, "plain", CLIENTS) as load:
+        load.run("send", int(SPARE * (WARM_UP + count)))
+        load.run("receive", WARM_UP)
+        return measured(server.broker_pid, load, "receive", count, f"{CASE}, {place.name}")
 
 
 def name_of(count: int) -> str:
