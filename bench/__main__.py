@@ -52,7 +52,7 @@ from bench.trios import make_trio, raft_send
 from bench.turns import TURN_CASES, TURN_SETTINGS
 from bench.workers import WORKERS_CASES, measure_workers, worker_count
 from bench.workers_grpc import CASE as WORKERS_GRPC_CASE
-from bench.workers_grpc import GrpcMachine, Place, measure_in_turn, name_of
+from bench.workers_grpc import Contender, GrpcMachine, measure_in_turn, name_of
 from tests.certificates import certificates
 
 START_CASE = "start"
@@ -257,18 +257,18 @@ class Run:
     def _workers_grpc_case(self) -> None:
         """Measures one broker, workers and Apache's proxy in turn."""
         count = worker_count()
-        places = list[Place]()
+        contenders = list[Contender]()
         for kind in self._kinds():
             self._note(kind, WORKERS_GRPC_CASE)
             if kind == ApacheBroker.name:
                 place = self._directory / f"{WORKERS_GRPC_CASE}-apache"
                 place.mkdir()
-                places.append(Place(kind, name_of(count), ApacheProxyBroker(place, self._options.heap)))
+                contenders.append(Contender(kind, name_of(count), ApacheProxyBroker(place, self._options.heap)))
                 continue
             for number in (1, count):
                 server = GrpcMachine(self._directory / f"{WORKERS_GRPC_CASE}-{number}", self._command, number)
-                places.append(Place(kind, name_of(number), server))
-        for kind, figures in measure_in_turn(places, self._sizes, self._rounds):
+                contenders.append(Contender(kind, name_of(number), server))
+        for kind, figures in measure_in_turn(contenders, self._sizes, self._rounds):
             self._collected.add(kind, figures)
 
     def _name_server_case(self) -> None:

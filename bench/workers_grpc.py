@@ -27,7 +27,7 @@ class GrpcMachine(Machine, PyMQGrpcBroker):
 
 
 @dataclass(frozen=True)
-class Place:
+class Contender:
     """A server that is measured: its kind, what its figures are called, and the server."""
 
     kind: str
@@ -35,22 +35,22 @@ class Place:
     server: GrpcMachine | ApacheProxyBroker
 
 
-def measure_in_turn(places: list[Place], sizes: Sizes, rounds: int) -> Iterator[tuple[str, list[Figure]]]:
+def measure_in_turn(contenders: list[Contender], sizes: Sizes, rounds: int) -> Iterator[tuple[str, list[Figure]]]:
     """Start the servers, yield (kind, figures) of each in each round, and stop them.
 
     A server is idle in others' turns. Turns, because a machine's speed changes within minutes.
     """
     with ExitStack() as started:
-        for place in places:
-            place.server.start()
-            started.callback(place.server.stop)
+        for contender in contenders:
+            contender.server.start()
+            started.callback(contender.server.stop)
         for number in range(rounds):
-            for place in places:
-                yield place.kind, _measure(place, sizes, f"workers_grpc_{number}")
+            for contender in contenders:
+                yield contender.kind, _measure(contender, sizes, f"workers_grpc_{number}")
 
 
-def _measure(place: Place, sizes: Sizes, topic: str) -> list[Figure]:
-    server, group = place.server, topic
+def _measure(contender: Contender, sizes: Sizes, topic: str) -> list[Figure]:
+    server, group = contender.server, topic
     for address in server.addresses if isinstance(server, GrpcMachine) else [server.broker]:
         with Control(address) as control:
             control.create_topic(topic, QUEUES, NORMAL)
@@ -59,7 +59,7 @@ def _measure(place: Place, sizes: Sizes, topic: str) -> list[Figure]:
     with running(server.endpoint, topic, group, "plain", CLIENTS) as load:
         load.run("send", int(SPARE * (WARM_UP + count)))
         load.run("receive", WARM_UP)
-        return measured(server.broker_pid, load, "receive", count, f"{CASE}, {place.name}")
+        return measured(server.broker_pid, load, "receive", count, f"{CASE}, {contender.name}")
 
 
 def name_of(count: int) -> str:

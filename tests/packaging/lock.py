@@ -25,7 +25,6 @@ TOOLS, BASE, PLUGINS = "tools", "base", "plugins"
 # What packages without a wheel are built with (pyspark is one), and what hatchling asks for while it builds.
 # pip would fetch them without a hash: scripts/install has them installed before it builds.
 BUILD_TOOLS = ["setuptools>=70.1", "editables>=0.5"]
-INSTALLER = "uv>=0.8"
 HEAD = """\
 # Made by scripts/lock from pyproject.toml and plugins/*/pyproject.toml: exact versions, hashes of all their files, for
 # Python 3.11 and newer on every architecture. scripts/install takes the entries of the extras that it is given.
@@ -59,8 +58,9 @@ def wanted() -> dict[str, list[str]]:
     ``tools``: what packages are built and installed with; ``base``: without an extra; ``plugins``: of all plugins.
     """
     said = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    project, tools = said["project"], [*said["build-system"]["requires"], *BUILD_TOOLS, INSTALLER]
+    project = said["project"]
     extras: dict[str, list[str]] = project["optional-dependencies"]
+    tools = [*said["build-system"]["requires"], *BUILD_TOOLS, *extras["lock"]]  # uv, which installs, too
 
     def of(extra: str) -> list[str]:
         found = []
