@@ -12,7 +12,9 @@ import errno
 import logging
 import socket
 import ssl
+from collections import Counter
 from collections.abc import Callable
+from typing import NamedTuple
 
 from pymq.model.hosts import format_address, host_of
 from pymq.net.descriptors import descriptor_limit, is_reserved
@@ -20,7 +22,7 @@ from pymq.net.tls import HANDSHAKE_TIMEOUT_S, HELLO_BYTE, ServerTls, handshake_t
 
 log = logging.getLogger(__name__)
 
-# Connections that have sent nothing so far; a further one closes the oldest of them.
+# Connections that have sent nothing so far; a further one closes the oldest of the host that has most of them.
 SILENT_COUNT_MAX = 1_000
 SILENT_MAX_S = 30.0  # time for the first byte
 # TLS handshakes of one host at a time: each takes up to 300 KiB, and HANDSHAKE_TIMEOUT_S if the client is silent.
@@ -90,6 +92,13 @@ class _Handshakes:
         self.turn = asyncio.Semaphore(HANDSHAKES_OF_HOST)
 
 
+class _Silent(NamedTuple):
+    """A connection that has sent nothing so far."""
+
+    host: str
+    end_s: float  # when its time is over, by the loop's clock
+
+
 class _Gate:
     """One listening socket, and the connections that have sent nothing so far."""
 
@@ -108,7 +117,8 @@ class _Gate:
         self._make_protocol = make_protocol
         self._tls = tls
         self._on_refused = on_refused
-        self._silent: dict[socket.socket, float] = {}  # -> when its time is over; the oldest first
+        self._silent: dict[socket.socket, _Silent] = {}  # the oldest first
+        self._silent_counts: Counter[str] = Counter()  # by host
         self._opening: set[asyncio.Task[None]] = set()
         self._handshakes: dict[str, _Handshakes] = {}  # by host
         self._is_closed = False
@@ -133,7 +143,7 @@ class _Gate:
     def _accept(self) -> None:
         for _ in range(ACCEPTS_PER_ROUND):
             try:
-                accepted, _ = self._endpoint.accept()
+                accepted, address = self._endpoint.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -147,23 +157,31 @@ class _Gate:
             if is_reserved(accepted.fileno()):
                 self._refuse(accepted, "descriptors", "the process has no descriptor left for it")
                 continue
-            limit = _within_share(SILENT_COUNT_MAX)
-            if len(self._silent) >= limit:
-                oldest = next(iter(self._silent))
-                self._drop(oldest, "silent", f"{limit} connections have sent nothing, this is the oldest")
-            self._silent[accepted] = self._loop.time() + SILENT_MAX_S
+            if len(self._silent) >= _within_share(SILENT_COUNT_MAX):
+                self._make_room()
+            host = address[0]
+            self._silent[accepted] = _Silent(host, self._loop.time() + SILENT_MAX_S)
+            self._silent_counts[host] += 1
             self._loop.add_reader(accepted, self._look, accepted)
 
+    def _make_room(self) -> None:
+        """Close a silent connection for a new one, unless it has spoken by now: the loop has not looked yet."""
+        [(host, count)] = self._silent_counts.most_common(1)
+        oldest = next(each for each, silent in self._silent.items() if silent.host == host)
+        self._look(oldest)
+        if oldest in self._silent:
+            text = f"{len(self._silent)} connections have sent nothing, and of the {count} of {host} this is the oldest"
+            self._drop(oldest, "silent", text)
+
     def _look(self, accepted: socket.socket) -> None:
-        """Decide about a connection by its first byte."""
+        """Decide about a connection by its first byte, if there is one."""
         try:
             first = accepted.recv(1, socket.MSG_PEEK)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
             first = b""
-        self._loop.remove_reader(accepted)
-        del self._silent[accepted]
+        self._forget(accepted)
         if not first:
             accepted.close()
         elif first == HELLO_BYTE:
@@ -218,19 +236,26 @@ class _Gate:
 
     def _sweep(self) -> None:
         now_s = self._loop.time()
-        for each, end_s in list(self._silent.items()):
-            if end_s > now_s:
+        for each, silent in list(self._silent.items()):
+            if silent.end_s > now_s:
                 break
             self._drop(each, "silent", f"it sent nothing for {SILENT_MAX_S:g} s")
         self._sweeper = self._loop.call_later(SWEEP_PERIOD_S, self._sweep)
 
     def _drop(self, silent: socket.socket, reason: str = "", text: str = "") -> None:
-        self._loop.remove_reader(silent)
-        del self._silent[silent]
+        self._forget(silent)
         if reason:
             self._refuse(silent, reason, text)
         else:
             silent.close()
+
+    def _forget(self, accepted: socket.socket) -> None:
+        """Count a connection as silent no more."""
+        self._loop.remove_reader(accepted)
+        host = self._silent.pop(accepted).host
+        self._silent_counts[host] -= 1
+        if not self._silent_counts[host]:
+            del self._silent_counts[host]
 
     def _refuse(self, accepted: socket.socket, reason: str, text: str) -> None:
         self._on_refused(reason, _peer(accepted), text)

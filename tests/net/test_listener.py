@@ -21,7 +21,7 @@ from pymq.net.server import Server
 from pymq.net.tls import Identity, ServerTls, server_context
 from pymq.wire.access import any_user
 from pymq.wire.codes import ResponseCode
-from pymq.wire.command import request
+from pymq.wire.command import encode_command, request
 from pymq.wire.dispatch import Dispatcher, Route
 from pymq.wire.reply import Reply
 from tests.certificates import certificates
@@ -233,6 +233,46 @@ def test_connections_that_say_nothing_are_bounded(run: Callable[..., None], monk
         assert await echo(address, trusting()) == BODY
         for _, writer in silent:
             writer.close()
+
+    run(scenario, of_server())
+
+
+def test_silent_connections_of_one_host_leave_those_of_others(
+    run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "SILENT_COUNT_MAX", 3)
+
+    async def scenario(server: Server, address: str) -> None:
+        host, _, port = address.partition(":")
+        reader, writer = await asyncio.open_connection(host, int(port), local_addr=("127.0.0.2", 0))
+        silent = []
+        for count in range(6):
+            silent.append(await asyncio.open_connection(host, int(port)))
+            await until(lambda count=count: server.closed_for["silent"] == max(0, count - 1))
+        writer.write(encode_command(request(ECHO, body=b"late")))
+        assert b"late" in await asyncio.wait_for(reader.read(1000), 10)
+        for _, each in [*silent, (reader, writer)]:
+            each.close()
+
+    run(scenario, of_server())
+
+
+def test_connections_that_spoke_before_the_server_looked_are_not_silent(
+    run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "SILENT_COUNT_MAX", 3)
+
+    async def scenario(server: Server, address: str) -> None:
+        host, _, port = address.partition(":")
+        peers = [socket.create_connection((host, int(port)), 10) for _ in range(20)]
+        for peer in peers:  # the server's loop is this one: it accepts all of them in one turn
+            peer.sendall(encode_command(request(ECHO, body=b"early")))
+            peer.setblocking(False)
+        loop = asyncio.get_running_loop()
+        for peer in peers:
+            assert b"early" in await asyncio.wait_for(loop.sock_recv(peer, 1000), 10)
+            peer.close()
+        assert not server.closed_for
 
     run(scenario, of_server())
 
