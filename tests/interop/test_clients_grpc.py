@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -222,17 +223,24 @@ def _send_each_type(driver: Driver, topic: str) -> list[dict[str, Any]]:
 
 
 def test_producers_and_consumers_go_on_after_a_restart(
-    server: GrpcServer, drivers: dict[str, Driver], runs: Runs
+    server: GrpcServer, drivers: dict[str, Driver], runs: Runs, second_runs: SecondRuns
 ) -> None:
     runs.end()  # the restart would disturb them
-    names = {
-        language: f"grpc-{language}-restart-{uuid.uuid4().hex[:6]}"
-        for language in drivers
-        if "push" in scenarios_of(language) and not (server.kind == "apache" and language in STAND_STILL_ON_APACHE)
-    }
-    for language, name in names.items():
+    names: dict[str, str] = {}
+
+    def begin(language: str) -> str | None:
+        name = names[language] = f"grpc-{language}-restart-{uuid.uuid4().hex[:6]}"
         prepare(server, "restart", name)
-        before_restart(drivers[language], name)
+        try:
+            before_restart(drivers[language], name)
+        except AssertionError as failure:
+            return str(failure)
+        return None
+
+    for language in drivers:
+        stands_still = server.kind == "apache" and language in STAND_STILL_ON_APACHE
+        if "push" in scenarios_of(language) and not stands_still and (error := begin(language)) is not None:
+            second_runs.run(f"{language} (gRPC) against {server.kind} restart", error, partial(begin, language))
     for restart, content in ((server.restart_cleanly, "after a stop"), (server.restart, "after a kill")):
         restart()
         with ThreadPoolExecutor(len(names)) as pool:

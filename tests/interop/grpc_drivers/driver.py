@@ -178,7 +178,16 @@ def answer(request: Request) -> None:
     try:
         tell({"call": request["call"], "result": OPS[request["op"]](request)})
     except BaseException as failure:
-        tell({"call": request["call"], "error": repr(failure)})
+        tell({"call": request["call"], "error": described(failure)})
+
+
+def described(failure: BaseException | None) -> str:
+    """Return a failure and what it followed: the client's own tidying up may fail after the failure that matters."""
+    texts = []
+    while failure is not None:
+        texts.append(repr(failure))
+        failure = failure.__context__
+    return ", after ".join(texts)
 
 
 if __name__ == "__main__":
