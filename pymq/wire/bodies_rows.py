@@ -20,6 +20,11 @@ EVERY_ROW: Final = "-"
 # Topics of one request for the rows of named ones.
 NAMED_MAX: Final = 1_000
 
+# ConsumeStatsHeader.pymq_by_topic: groups of one request, and the topics with most that a row then has.
+GROUPS_SEPARATOR: Final = ";"
+BY_TOPIC_GROUPS_MAX: Final = 32
+BY_TOPIC_MAX: Final = 1_000
+
 # ConsumeStatsHeader.pymq_all
 GROUPS, TOPICS, LAGS, PLACES = "groups", "topics", "lags", "places"
 
@@ -59,7 +64,8 @@ class GroupLag(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
     ``lag``, ``committed``, ``invisible`` and ``unknown_queues`` are sums as in :class:`TopicLag`, retry topics among
     them, but for the unknown queues of those. ``offsets`` is the number of committed offsets, None from other brokers
     than PyMQ's. ``topics`` is the number of topics without retry topics, ``names`` are these, when asked for.
-    ``waiting_since_ms`` and ``consumed_ms`` are 0 when there is no such message.
+    ``waiting_since_ms`` and ``consumed_ms`` are 0 when there is no such message. ``by_topic``, when asked for, has the
+    known lags on one broker, without pop retry topics: of :data:`BY_TOPIC_MAX` topics with most.
     """
 
     topics: int | None = 0
@@ -71,6 +77,7 @@ class GroupLag(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
     waiting_since_ms: int | None = None
     consumed_ms: int | None = None
     names: list[str] | None = None
+    by_topic: dict[str, int] | None = None
 
     @property
     def known_lag(self) -> int | None:

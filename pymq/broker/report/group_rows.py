@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from pymq.broker.report.by_topic import ByTopic, groups_by_topic
 from pymq.broker.report.consumed import Consumed, Invisible, Oldest
 from pymq.broker.report.queue_ends import Behind, QueueEnds, pieces
 from pymq.broker.report.row_pages import ROWS_A_PAGE, Names, Page, Sight, after, page_of, seen
@@ -112,12 +113,16 @@ class GroupRows:
         sums = {group: _GroupSum() for group in page.names}
         with_times = bool(header.pymq_times)
         topic_sums: dict[str, _TopicSum] = {}
+        named = groups_by_topic(header.pymq_by_topic)
+        by_topic = ByTopic([group for group in named if group in sums])
         with_readers = bool(header.pymq_readers) and page.next is None and not header.pymq_after
 
         def take(topic: TopicConfig, ids: range, groups: list[str], found: Found) -> None:
             name = topic.topic_name
             if with_readers and len(topic_sums) <= ROWS_A_PAGE:  # else they do not fit, and are not given
                 topic_sums.setdefault(name, _TopicSum()).add(ids, groups, found)
+            if named:
+                by_topic.add(name, groups, found)
             is_counted, is_first = not name.startswith(RETRY_PREFIX), not ids.start
             for group, (lag, committed, offsets, unknown) in zip(groups, found, strict=True):
                 row = sums[group]
@@ -151,6 +156,7 @@ class GroupRows:
                 waiting_since_ms=waiting_since_ms,
                 consumed_ms=consumed_ms,
                 names=names.fit(row.names),
+                by_topic=by_topic.of(group),
             )
             yield
         table: dict[str, Any] = {"pymqGroups": rows, "pymqNext": page.next}

@@ -16,6 +16,7 @@ from pymq.wire.bodies_admin import decode_admin_body, encode_admin_body
 from pymq.wire.bodies_rows import (
     EVERY_ROW,
     GROUPS,
+    GROUPS_SEPARATOR,
     LAGS,
     NAMED_MAX,
     PLACES,
@@ -100,11 +101,13 @@ class RowAdmin:
             found.withheld = found.withheld or page.pymq_withheld
         return found
 
-    async def lags(self, address: str, *, with_names: bool = False, with_times: bool = False) -> Rows[GroupLag] | None:
+    async def lags(
+        self, address: str, *, with_names: bool = False, with_times: bool = False, by_topic: Sequence[str] = ()
+    ) -> Rows[GroupLag] | None:
         """Return how far each group is behind, summed over all topics.
 
         ``with_names``: also which topics a group reads. ``with_times``: also since when messages wait, where that is
-        cheap to find.
+        cheap to find. ``by_topic``: also each topic's lag, of these groups; not more than BY_TOPIC_GROUPS_MAX.
         """
 
         def header(after: str | None) -> Header:
@@ -114,6 +117,7 @@ class RowAdmin:
                 pymq_after=after,
                 pymq_names=with_names or None,
                 pymq_times=with_times or None,
+                pymq_by_topic=GROUPS_SEPARATOR.join(by_topic) or None,
             )
 
         return await self._pages(address, RequestCode.GET_CONSUME_STATS, header, LagsPage, "pymq_groups")
@@ -131,7 +135,7 @@ class RowAdmin:
         return await self._pages(address, RequestCode.GET_CONSUME_STATS, header, ReadersPage, "pymq_readers")
 
     async def lags_and_readers(
-        self, address: str, *, with_names: bool = False, with_times: bool = False
+        self, address: str, *, with_names: bool = False, with_times: bool = False, by_topic: Sequence[str] = ()
     ) -> tuple[Rows[GroupLag], Rows[TopicReaders]] | None:
         """Return :meth:`lags` and :meth:`readers`, from one request where each of them fits one page.
 
@@ -143,6 +147,7 @@ class RowAdmin:
             pymq_names=with_names or None,
             pymq_times=with_times or None,
             pymq_readers=True,
+            pymq_by_topic=GROUPS_SEPARATOR.join(by_topic) or None,
         )
         answer = await self._connection.ask_or_none(address, RequestCode.GET_CONSUME_STATS, header, _NOT_KNOWN)
         page = LagsPage() if answer is None else decode_admin_body(LagsPage, answer.body)
@@ -151,7 +156,7 @@ class RowAdmin:
         lags: Rows[GroupLag] | None = Rows(page.pymq_groups)
         readers: Rows[TopicReaders] | None = Rows(page.pymq_readers or {})
         if page.pymq_next is not None:
-            lags = await self.lags(address, with_names=with_names, with_times=with_times)
+            lags = await self.lags(address, with_names=with_names, with_times=with_times, by_topic=by_topic)
         if page.pymq_readers is None:
             readers = await self.readers(address, with_names=with_names)
         if lags is None or readers is None:

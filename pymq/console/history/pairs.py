@@ -6,11 +6,13 @@ theirs, and the groups that are most behind.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections import Counter
+from collections.abc import Container, Mapping, Sequence
 from heapq import nlargest
 from typing import Final, NamedTuple
 
 from pymq.clock import Clock
+from pymq.wire.bodies_rows import BY_TOPIC_MAX, GroupLag
 
 WATCHED_MS: Final = 600_000  # after a group's page was open
 WATCHED_MAX: Final = 20  # groups
@@ -19,6 +21,21 @@ TOPICS_OF_GROUP_MAX: Final = 100  # of a watched group, the most behind
 WORST_PAIRS_MAX: Final = 200  # of groups that are not watched
 
 Pair = tuple[str, str]  # a group and a topic
+
+
+def sum_by_topic(rows: Sequence[GroupLag]) -> dict[str, int]:
+    """Return a group's lags by topic, summed over its rows of all brokers; none when one of them has no such lags.
+
+    A topic that a full row lacks is left out: its lag there is not known.
+    """
+    parts = [row.by_topic for row in rows]
+    found: Counter[str] = Counter()
+    for part in parts:
+        if part is None:
+            return {}
+        found.update(part)
+    full = [part for part in parts if part is not None and len(part) >= BY_TOPIC_MAX]
+    return {topic: lag for topic, lag in found.items() if all(topic in part for part in full)}
 
 
 class Watched(NamedTuple):

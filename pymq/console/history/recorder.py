@@ -13,12 +13,10 @@ from pymq.client.admin.rows import Rows
 from pymq.clock import Clock
 from pymq.console.history.counted import HourCounts, Means
 from pymq.console.history.pace import Pace
-from pymq.console.history.pairs import Pair, Pairs
+from pymq.console.history.pairs import Pairs, sum_by_topic
 from pymq.console.history.rings import CLUSTER, POINT_MS, Kind, Measure, Rings, Subject, point_at
 from pymq.errors import PymqError, RefusedError
-from pymq.operations.asking.failing import or_none
 from pymq.operations.auth.proof import Proof, proof_of
-from pymq.operations.group.lag import topic_records
 from pymq.operations.top.broker_tables import Part
 from pymq.operations.top.rates import Figures, Rates
 from pymq.operations.top.sample import BrokerSample, Sample, Sampler
@@ -29,7 +27,7 @@ log = logging.getLogger(__name__)
 ROUND_MS: Final = POINT_MS
 ENDS_MS: Final = 30_000
 LAGS_MS: Final = 60_000
-PAIRS_MS: Final = 60_000  # lags of some groups by topic
+TIMED_MS: Final = 120_000  # since when messages wait, of one of the groups that are behind in thousands of queues
 REFUSED_AGAIN_MS: Final = 60_000
 PUT_AT_ONCE: Final = 1_000  # figures, before pages go on
 REST_MIN_MS: Final = 1_000
@@ -84,7 +82,6 @@ class Recorder:
         self._rates = Rates(keeps_trends=False)
         self._totals = Pace(ROUND_MS)
         self._paces = {Part.ends: Pace(ENDS_MS), Part.lags: Pace(LAGS_MS)}
-        self._pairs_pace = Pace(PAIRS_MS)
         self._pairs = Pairs(clock)
         self._left_out = {Part.ends: 0, Part.lags: 0}
         self._sample = Sample()  # the newest
@@ -116,7 +113,8 @@ class Recorder:
         part = next((part for part, pace in self._paces.items() if pace.is_due(begun_ms)), None)
         try:
             sampler = await self._open()
-            sample = await sampler.sample([] if part is None else [part])
+            by_topic = self._by_topic() if part is Part.lags else ()
+            sample = await sampler.sample([] if part is None else [part], by_topic)
         except PymqError as error:
             if not self._is_refused([error]):
                 self.problem, self.advice = f"the cluster does not answer: {error}", "pymq doctor finds out why."
@@ -128,8 +126,6 @@ class Recorder:
         self._sample = sample
         self._rates.add(sample, [] if part is None else [part])
         await self._record(sample, part)
-        if part is None and self._pairs_pace.is_due(begun_ms):
-            await self._ask_for_pairs()
 
     def watch(self, group: str, topic: str) -> None:
         """Note that someone looks at a group and one of its topics: its lags by topic are kept for a while."""
@@ -139,24 +135,9 @@ class Recorder:
         """Return what brokers counted themselves in the hour before someone first asked; empty while unknown."""
         return {} if self._admin is None else await self._counts.ask(self._admin, self._sample, subject)
 
-    async def _ask_for_pairs(self) -> None:
-        """Ask for the lags by topic of some groups, and keep the lags that count. A broker that is away leaves gaps."""
-        assert self._admin is not None
-        begun_ms = self._clock.monotonic_ms()
-        lags: dict[Pair, int] = {}
-        for group in self._pairs.groups({name: row["lag"] for name, row in self.groups.items()}):
-            found = await or_none(self._admin.groups.topic_lags(group))
-            if found is None or self._admin.unreached:
-                continue
-            for record in topic_records(group, found, self._clock.now_ms()):
-                if record["lag"] is not None:
-                    lags[group, record["topic"]] = record["lag"]
-        now_ms = self._clock.monotonic_ms()
-        self._pairs_pace.note(begun_ms, now_ms)
-        joined = self._joined(self._pairs_pace)
-        known = {(one.name, one.topic) for one in self.rings if one.kind is Kind.pair}
-        for pair in self._pairs.chosen(lags, known):
-            self._put(Subject(Kind.pair, *pair), Measure.lag, now_ms, lags[pair], joined)
+    def _by_topic(self) -> list[str]:
+        """Return the groups whose lags are wanted by topic."""
+        return self._pairs.groups({name: row["lag"] for name, row in self.groups.items()})
 
     async def _open(self) -> Sampler:
         """Return the sampler. Raises UnreachableError when name servers are named by a server that does not answer."""
@@ -164,7 +145,7 @@ class Recorder:
             if self._admin is None:
                 self._admin = self._make_admin()
             await self._admin.__aenter__()
-            self._sampler = Sampler(self._admin, self._clock, counts_names=False)
+            self._sampler = Sampler(self._admin, self._clock, timed_every_ms=TIMED_MS, counts_names=False)
         return self._sampler
 
     def _is_refused(self, errors: Iterable[PymqError]) -> bool:
@@ -260,6 +241,7 @@ class Recorder:
         self.groups = {row["name"]: row | {"at_ms": at_ms[row["name"]]} for row in self._rates.groups()}
         self._note_newest(Part.lags, at_ms.values())
         joined = self._joined(self._paces[Part.lags])
+        self._record_pairs(sample, at_ms, joined)
         left_out = 0
         for row in sorted(self.groups.values(), key=lambda row: -(row["lag"] or 0)):
             subject = Subject(Kind.group, row["name"])
@@ -270,6 +252,19 @@ class Recorder:
         known = [row["lag"] for row in self.groups.values() if row["lag"] is not None]
         if at_ms:
             self._put(CLUSTER, Measure.lag, min(at_ms.values()), sum(known), joined)
+
+    def _record_pairs(self, sample: Sample, at_ms: Mapping[str, int], joined: int) -> None:
+        """Keep the lags by topic that count, of the groups that were asked for. A broker that is away leaves gaps."""
+        assert self._admin is not None
+        if self._admin.unreached or any(one.error for one in sample.brokers if one.view.is_master):
+            return
+        rows: dict[str, list[GroupLag]] = {}
+        for (group, _), one in sample.groups.items():
+            rows.setdefault(group, []).append(one.row)
+        lags = {(group, topic): lag for group, parts in rows.items() for topic, lag in sum_by_topic(parts).items()}
+        known = {(one.name, one.topic) for one in self.rings if one.kind is Kind.pair}
+        for group, topic in self._pairs.chosen(lags, known):
+            self._put(Subject(Kind.pair, group, topic), Measure.lag, at_ms[group], lags[group, topic], joined)
 
     def _note_newest(self, part: Part, times_ms: Iterable[int]) -> None:
         newest_ms = max(times_ms, default=None)

@@ -7,10 +7,13 @@ asks for a bounded number in turn.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from itertools import islice
 from typing import Any, Final, TypeVar
+
+from msgspec.structs import replace
 
 from pymq.client.admin import Admin, BrokerTarget
 from pymq.client.admin.asking import for_each
@@ -20,6 +23,7 @@ from pymq.clock import Clock
 from pymq.errors import PymqError, RefusedError
 from pymq.model.names import is_system_group
 from pymq.operations.asking.failing import or_none
+from pymq.operations.group.lag import topic_records
 from pymq.wire.bodies_admin import TopicLag
 from pymq.wire.bodies_rows import (
     GroupLag,
@@ -79,8 +83,13 @@ class Dated(dict[str, RowT]):
 class BrokerTables:
     """The newest known rows of one master."""
 
-    def __init__(self, admin: Admin, clock: Clock, requests_max: int = REQUESTS_MAX) -> None:
-        """``requests_max``: for topics, groups or members, of one sample of a broker that is not PyMQ's."""
+    def __init__(
+        self, admin: Admin, clock: Clock, requests_max: int = REQUESTS_MAX, timed_every_ms: int = TIMED_EVERY_MS
+    ) -> None:
+        """``requests_max``: for topics, groups or members, of one sample of a broker that is not PyMQ's.
+
+        ``timed_every_ms``: from one group that is behind in too many queues for a row to the next one.
+        """
         self.topics: Dated[TopicEnds] = Dated()
         self.groups: Dated[GroupLag] = Dated()
         self.readers: Dated[TopicReaders] = Dated()
@@ -89,7 +98,9 @@ class BrokerTables:
         self._admin = admin
         self._clock = clock
         self._target = BrokerTarget("", "", "")
+        self._by_topic: Sequence[str] = ()
         self._requests_max = requests_max
+        self._timed_every_ms = timed_every_ms
         self._gives_rows = True  # until it says otherwise
         self._asked_for_rows_ms: int | None = None
         self._listed_at_ms: int | None = None
@@ -100,12 +111,21 @@ class BrokerTables:
         self._consumed_ms: dict[str, int] = {}  # of groups that are behind in too many queues for a row
         self._topic_turn, self._place_turn, self._member_turn, self._time_turn = _Turn(), _Turn(), _Turn(), _Turn()
 
-    async def refresh(self, target: BrokerTarget, *, with_names: bool, parts: Collection[Part] = EVERY_PART) -> None:
+    async def refresh(
+        self,
+        target: BrokerTarget,
+        *,
+        with_names: bool,
+        parts: Collection[Part] = EVERY_PART,
+        by_topic: Sequence[str] = (),
+    ) -> None:
         """Ask the master. What it does not answer stays as it was.
 
-        ``with_names``: names that rows count are wanted, because rows of other masters are added.
+        ``with_names``: names that rows count are wanted, because rows of other masters are added. ``by_topic``: the
+        groups whose rows have lags by topic.
         """
         self._target = target
+        self._by_topic = by_topic
         self.refusal = None
         if not parts:
             return
@@ -142,9 +162,8 @@ class BrokerTables:
         if Part.ends in parts:
             questions.append(self._take(lambda: rows.ends(address), self.topics))
         if Part.lags in parts:
-            questions.append(
-                self._take_both(lambda: rows.lags_and_readers(address, with_names=with_names, with_times=True))
-            )
+            ask = partial(rows.lags_and_readers, address, with_names=with_names, with_times=True)
+            questions.append(self._take_both(partial(ask, by_topic=self._by_topic)))
         if Part.members in parts:
             questions.append(self._take(lambda: rows.members(address, with_names=with_names), self.members))
         if not all(await asyncio.gather(*questions)):
@@ -190,7 +209,7 @@ class BrokerTables:
         """Ask for the times of the next group that is behind in too many queues for a row, when it is time."""
         far = [name for name, row in self.groups.items() if row.lag and row.consumed_ms is None]
         now_ms = self._clock.monotonic_ms()
-        is_time = self._timed_at_ms is None or now_ms - self._timed_at_ms >= TIMED_EVERY_MS
+        is_time = self._timed_at_ms is None or now_ms - self._timed_at_ms >= self._timed_every_ms
         for group in self._time_turn.next(far, 1) if is_time else ():
             self._timed_at_ms = now_ms
             lags = await or_none(self._admin.groups.topic_lags_at(self._target.address, group, with_times=True))
@@ -255,7 +274,10 @@ class BrokerTables:
             lags = await or_none(self._admin.groups.topic_lags_at(self._target.address, group, with_times=True))
             if lags is not None:
                 self._lags[group] = lags
-                self.groups.put(group, group_lag(lags, with_times=True), self._clock.monotonic_ms())
+                row = group_lag(lags, with_times=True)
+                if group in self._by_topic:
+                    row = replace(row, by_topic=_known_lags(group, lags))
+                self.groups.put(group, row, self._clock.monotonic_ms())
 
         chosen = self._place_turn.next(self._group_names, self._requests_max)
         for asked in range(0, len(chosen), LAGS_AT_ONCE):
@@ -264,6 +286,11 @@ class BrokerTables:
                 self._place_turn.give_back(len(chosen) - asked - LAGS_AT_ONCE)
                 break
         self.readers.replace(topic_readers(self._lags), self._clock.monotonic_ms())
+
+
+def _known_lags(group: str, lags: Mapping[str, TopicLag]) -> dict[str, int]:
+    records = topic_records(group, lags, 0)
+    return {record["topic"]: record["lag"] for record in records if record["lag"] is not None}
 
 
 class _Turn:

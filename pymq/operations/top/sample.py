@@ -17,7 +17,15 @@ from pymq.operations.asking.failing import or_none
 from pymq.operations.asking.retried import Retried
 from pymq.operations.asking.single_flight import SingleFlight
 from pymq.operations.replica_view import BrokerView, brokers, registered
-from pymq.operations.top.broker_tables import EVERY_PART, LISTED_EVERY_MS, REQUESTS_MAX, BrokerTables, Dated, Part
+from pymq.operations.top.broker_tables import (
+    EVERY_PART,
+    LISTED_EVERY_MS,
+    REQUESTS_MAX,
+    TIMED_EVERY_MS,
+    BrokerTables,
+    Dated,
+    Part,
+)
 from pymq.wire.bodies_rows import GroupLag, GroupMembers, TopicEnds, TopicReaders
 
 ANSWER_TIME_MAX_S = 2.0  # a broker that takes longer is shown as silent, and does not hold the others up
@@ -86,11 +94,14 @@ class Sampler:
         clock: Clock,
         *,
         requests_max: int = REQUESTS_MAX,
+        timed_every_ms: int = TIMED_EVERY_MS,
         answer_time_max_s: float = ANSWER_TIME_MAX_S,
         counts_names: bool = True,
         broker: str | None = None,
     ) -> None:
         """``broker``: only what this name stands for, as all workers of a machine.
+
+        ``timed_every_ms``: from one group that is behind in too many queues for a row to the next one.
 
         ``counts_names``: on several masters, the topics of groups, the groups of topics and members are counted.
 
@@ -100,6 +111,7 @@ class Sampler:
         self._admin = admin
         self._clock = clock
         self._requests_max = requests_max
+        self._timed_every_ms = timed_every_ms
         self._counts_names = counts_names
         self._answer_time_max_s = answer_time_max_s
         self._tables: dict[str, BrokerTables] = {}  # by broker
@@ -111,14 +123,14 @@ class Sampler:
         self._retried = Retried(admin.unreached, clock)
         self._flight: SingleFlight[Sample] = SingleFlight()
 
-    async def sample(self, parts: Collection[Part] = EVERY_PART) -> Sample:
+    async def sample(self, parts: Collection[Part] = EVERY_PART, by_topic: Sequence[str] = ()) -> Sample:
         """Return a new sample; what a broker did not answer is as before. Two callers at once get the same one.
 
-        What is not in ``parts`` is as before, too. Raises UnreachableError when no name server answers, NotFoundError
-        when the name of a broker stands for none.
+        What is not in ``parts`` is as before, too. ``by_topic``: the groups whose rows have lags by topic. Raises
+        UnreachableError when no name server answers, NotFoundError when the name of a broker stands for none.
         """
         wanted = frozenset(parts)
-        return await self._flight.ask(wanted, lambda: self._take(wanted))
+        return await self._flight.ask((wanted, *by_topic), lambda: self._take(wanted, by_topic))
 
     def rounds(self, part: Part) -> int:
         """Return how many samples it takes until each row of a part is new."""
@@ -144,12 +156,12 @@ class Sampler:
         sums.withheld = not all(broker.groups.is_whole for broker in self._tables.values())
         return at_ms, sums
 
-    async def _take(self, parts: frozenset[Part]) -> Sample:
+    async def _take(self, parts: frozenset[Part], by_topic: Sequence[str]) -> Sample:
         self._retried.forget_old()
         self.refusals = {}
         found = Sample(brokers=await self._brokers(await self._views()))
         masters = [one for one in found.brokers if one.view.is_master]
-        await asyncio.gather(self._ask_for_system_topics(parts), self._refresh(masters, parts))
+        await asyncio.gather(self._ask_for_system_topics(parts), self._refresh(masters, parts, by_topic))
         found.system_topics = self._system
         self._fill(found)
         return found
@@ -173,17 +185,21 @@ class Sampler:
             self._system_at_ms = now_ms
             self._system = frozenset(await or_none(self._admin.topics.system_names()) or ())
 
-    async def _refresh(self, masters: Sequence[BrokerSample], parts: frozenset[Part]) -> None:
+    async def _refresh(self, masters: Sequence[BrokerSample], parts: frozenset[Part], by_topic: Sequence[str]) -> None:
         """Ask the masters that answer for their rows."""
         targets = {one.view.name: BrokerTarget(one.view.name, one.view.cluster, one.view.address) for one in masters}
         self._tables = {
-            name: self._tables.get(name) or BrokerTables(self._admin, self._clock, self._requests_max)
+            name: self._tables.get(name)
+            or BrokerTables(self._admin, self._clock, self._requests_max, self._timed_every_ms)
             for name in targets
         }
         answering = [one.view.name for one in masters if not one.error]
         with_names = self._counts_names and len(targets) > 1
         await asyncio.gather(
-            *(self._tables[name].refresh(targets[name], with_names=with_names, parts=parts) for name in answering)
+            *(
+                self._tables[name].refresh(targets[name], with_names=with_names, parts=parts, by_topic=by_topic)
+                for name in answering
+            )
         )
         for name in answering:
             refusal = self._tables[name].refusal

@@ -91,8 +91,8 @@ class ConsumeStatsHeader(Header, kw_only=True, frozen=True):
     ``topic_list`` holds several, joined by ``;``. ``pymq_summary`` asks a PyMQ broker for sums by topic instead of a
     table of all queues, and ``pymq_times`` for pulled offsets and times, too. ``pymq_all`` asks it for rows of all
     groups, topics or places (:mod:`pymq.wire.bodies_rows`), from those after ``pymq_after`` on, ``pymq_names`` for the
-    names that a row counts, and ``pymq_readers`` for rows of topics beside those of groups. Other brokers ignore these
-    fields.
+    names that a row counts, ``pymq_readers`` for rows of topics beside those of groups, and ``pymq_by_topic`` for the
+    lags by topic of some groups, joined by ``;``. Other brokers ignore these fields.
     """
 
     consumer_group: str
@@ -104,6 +104,7 @@ class ConsumeStatsHeader(Header, kw_only=True, frozen=True):
     pymq_after: str | None = None
     pymq_names: bool | None = None
     pymq_readers: bool | None = None
+    pymq_by_topic: str | None = None
 
 
 class ConsumerConnectionsHeader(Header, kw_only=True, frozen=True):

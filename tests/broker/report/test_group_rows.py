@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pymq.broker.report import group_rows, queue_ends, row_pages
+from pymq.broker.report import by_topic, group_rows, queue_ends, row_pages
 from pymq.model.message import MessageQueue
 from pymq.model.tables import TopicConfig
+from pymq.operations.group.lag import topic_records
 from pymq.wire.bodies_admin import ConsumeStats, TopicLag, decode_admin_body
 from pymq.wire.bodies_rows import (
+    BY_TOPIC_GROUPS_MAX,
     EVERY_ROW,
     GroupLag,
     GroupPlaces,
@@ -430,3 +432,48 @@ def test_topics_and_groups_that_go_and_come_again_meanwhile_break_no_answer(kind
         assert b'"t0"' in reply.body or b'"g0"' in reply.body
         rest += 1
     assert rest > 5
+
+
+# -- lags by topic, beside the sums -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("at_once", [1024, 2])
+def test_lags_by_topic_are_those_of_the_single_requests(
+    seed: int, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_ends, "QUEUES_AT_ONCE", at_once)
+    caller = Caller(mixed_world(seed))
+    found = lags(caller, pymqByTopic="g1;g2;;unknown;g4").pymq_groups
+    assert found is not None
+    for group in ("g1", "g2", "g4"):
+        single = sums(caller, group)
+        records = [one for one in topic_records(group, single, 0) if one["topic"] in single]
+        assert found[group].by_topic == {one["topic"]: one["lag"] for one in records if one["lag"] is not None}, group
+    assert found["g3"].by_topic is None and "unknown" not in found
+
+
+def test_of_many_topics_those_with_most_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(by_topic, "BY_TOPIC_MAX", 3)
+    monkeypatch.setattr(by_topic, "_KEPT_MAX", 6)
+    world = world_of(groups=0, topics=20, queues=1, messages=20)
+    for number in range(20):
+        world.parts.metadata.cursors.commit("g", f"t{number}", 0, number)
+    found = lags(Caller(world), pymqByTopic="g").pymq_groups
+    assert found is not None and found["g"].by_topic == {"t0": 20, "t1": 19, "t2": 18}
+
+
+def test_a_request_names_so_many_groups_at_most() -> None:
+    caller = Caller(world_of(groups=1))
+    names = [f"g{number}" for number in range(BY_TOPIC_GROUPS_MAX)]
+    found = lags(caller, pymqByTopic=";".join(names)).pymq_groups
+    assert found is not None and found["g0"].by_topic == {f"t{number}": 10 for number in range(4)}
+    text = ";".join([*names, "more"])
+    code, remark = caller.refused(Code.GET_CONSUME_STATS, consumerGroup=EVERY_ROW, pymqAll="groups", pymqByTopic=text)
+    assert code == ResponseCode.INVALID_PARAMETER and "more than 32 groups" in remark
+
+
+def test_lags_by_topic_of_a_group_that_the_sender_may_not_see_are_not_given() -> None:
+    world = world_of()
+    found = lags(as_user(world, custom(entry("Group:g1", "Get"))), pymqByTopic="g0;g1").pymq_groups
+    assert found is not None and list(found) == ["g1"] and found["g1"].by_topic is not None

@@ -133,6 +133,24 @@ def test_rows_of_groups_and_topics_come_together_where_they_fit() -> None:
         assert asyncio.run(Pages(other).rows.lags_and_readers("b")) is None
 
 
+def test_lags_by_topic_are_asked_for_on_each_page() -> None:
+    pages = Pages(
+        b'{"pymqGroups":{"g":{"lag":1}},"pymqNext":"g"}',
+        b'{"pymqGroups":{"g":{"lag":1,"byTopic":{"t":1}}},"pymqNext":"g"}',
+        b'{"pymqGroups":{"h":{"lag":2,"byTopic":{"t":2}}},"pymqNext":null}',
+        b'{"pymqReaders":{}}',
+    )
+    found = asyncio.run(pages.rows.lags_and_readers("b", by_topic=["g", "h"]))
+    assert found is not None and {group: row.by_topic for group, row in found[0].items()} == {
+        "g": {"t": 1},
+        "h": {"t": 2},
+    }
+    assert [header.pymq_by_topic for header in pages.asked] == ["g;h", "g;h", "g;h", None]
+    plain = Pages(b'{"pymqGroups":{"g":{"lag":1}},"pymqReaders":{}}')
+    asyncio.run(plain.rows.lags_and_readers("b"))
+    assert [header.pymq_by_topic for header in plain.asked] == [None]
+
+
 def test_groups_without_times_in_their_row_are_asked_for() -> None:
     page = (
         b'{"pymqLags":{"t":{"queues":1,"groups":{"a":[1,0,0,0],"b":[1,0,0,0],"c":[0,1,0,0]},"times":{"a":[7,0]}}},'

@@ -12,7 +12,9 @@ from pymq.console.history.pairs import (
     WORST_GROUPS_MAX,
     WORST_PAIRS_MAX,
     Pairs,
+    sum_by_topic,
 )
+from pymq.wire.bodies_rows import BY_TOPIC_MAX, GroupLag
 
 
 def test_groups_that_were_looked_at_are_asked_for_ten_minutes() -> None:
@@ -68,3 +70,12 @@ def test_a_lag_that_became_0_is_seen_where_it_had_a_series(is_known: bool) -> No
 
 def test_what_was_not_answered_gets_no_point() -> None:
     assert Pairs(ManualClock()).chosen({}, {("audit", "orders")}) == []
+
+
+def test_lags_of_all_brokers_are_added_and_what_one_of_them_may_have_left_out_is_unknown() -> None:
+    first, second = GroupLag(by_topic={"a": 1, "b": 2}), GroupLag(by_topic={"b": 3})
+    assert sum_by_topic([first, second]) == {"a": 1, "b": 5}
+    assert sum_by_topic([first, GroupLag()]) == {} == sum_by_topic([])
+    full = GroupLag(by_topic={"b": 7} | {f"t{number}": 9 for number in range(BY_TOPIC_MAX - 1)})
+    found = sum_by_topic([first, full])
+    assert found["b"] == 9 and "a" not in found and len(found) == BY_TOPIC_MAX

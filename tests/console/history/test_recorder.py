@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from math import isnan
 from typing import Any
 
 import pytest
 
 from pymq.client.admin.rows import Rows
-from pymq.console.history.recorder import ENDS_MS, LAGS_MS, PAIRS_MS, REFUSED_AGAIN_MS, REST_MIN_MS, ROUND_MS, Recorder
+from pymq.console.history.recorder import ENDS_MS, LAGS_MS, REFUSED_AGAIN_MS, REST_MIN_MS, ROUND_MS, Recorder
 from pymq.console.history.rings import CLUSTER, Kind, Measure, Rings, Subject, point_at
 from pymq.errors import RefusedError, UnreachableError
 from pymq.operations.top.broker_tables import Part
-from pymq.wire.bodies_admin import TopicLag
 from pymq.wire.bodies_rows import GroupLag, TopicEnds, TopicReaders
 from tests.operations.top.sampled import Brokers
 
@@ -296,27 +296,36 @@ class Paired(World):
 
     def __init__(self) -> None:
         super().__init__()
-        self.lags = {"t0": TopicLag(queues=1, lag=5), "t1": TopicLag(queues=1, lag=0)}
+        self.lags = {"t0": 5, "t1": 0}
         self.asked: list[str] = []
-        self.error: Exception | None = None
-        self.admin.groups.topic_lags = self._topic_lags
+        self.gives_lags = True
+        self.away: dict[str, str] = {}
+        self.admin.rows.lags_and_readers = self._rows
 
-    async def _topic_lags(self, group: str) -> dict[str, TopicLag]:
-        self.asked.append(group)
-        if self.error is not None:
-            raise self.error
-        return self.lags
+    async def _rows(self, address: str, *, by_topic: Sequence[str], **_: Any) -> tuple[Rows[GroupLag], Rows[Any]]:
+        self.asked += by_topic
+        self.admin.unreached.update(self.away)
+        found: Rows[GroupLag] = Rows()
+        for group, lag in (("g", 5), ("idle", 0)):
+            lags = self.lags if group in by_topic and self.gives_lags else None
+            found[group] = GroupLag(topics=2, lag=lag, offsets=2, by_topic=lags)
+        return found, Rows()
 
     def lag_of(self, topic: str) -> list[float]:
         return self.points(Subject(Kind.pair, "g", topic), Measure.lag)
 
 
+ROUNDS_OF_LAGS = LAGS_MS // ROUND_MS
+
+
 def test_the_worst_groups_lags_come_by_topic_and_become_0() -> None:
     world = Paired()
-    world.round(3)
-    assert world.asked == ["g"] and world.lag_of("t0") == [5] and world.lag_of("t1") == []
-    world.lags = {"t0": TopicLag(queues=1, lag=0), "t1": TopicLag(queues=1, lag=7)}
-    world.round(PAIRS_MS // ROUND_MS + 2)
+    world.round(ROUNDS_OF_LAGS)
+    assert world.asked == [], "the first lags say which groups are behind"
+    world.round(ROUNDS_OF_LAGS)
+    assert world.asked == ["g"] and set(world.lag_of("t0")) == {5} and world.lag_of("t1") == []
+    world.lags = {"t0": 0, "t1": 7}
+    world.round(ROUNDS_OF_LAGS)
     assert world.asked == ["g", "g"] and world.lag_of("t0")[-1] == 0 and world.lag_of("t1")[-1] == 7
 
 
@@ -324,20 +333,23 @@ def test_a_group_that_someone_looks_at_is_asked_for_with_the_topic_on_its_page()
     world = Paired()
     world.recorder.watch("idle", "t1")
     world.round(3)
-    assert world.asked == ["idle", "g"]
+    assert world.asked == ["idle"]
     assert world.points(Subject(Kind.pair, "idle", "t1"), Measure.lag) == [0]
 
 
 def test_lags_by_topic_that_are_not_whole_are_gaps() -> None:
     world = Paired()
-    world.error = UnreachableError("away")
+    world.recorder.watch("g", "t0")
+    world.away = {"b": "a broker without a master"}
     world.round(3)
     assert world.asked == ["g"] and world.lag_of("t0") == []
-    world.error = None
-    world.admin.unreached["b"] = "a broker without a master"
-    world.recorder._pairs_pace.put_off(0)
-    asyncio.run(world.recorder._ask_for_pairs())
-    assert len(world.asked) == 2 and world.lag_of("t0") == []
+    world.away = {}
+    world.gives_lags = False
+    world.round(ROUNDS_OF_LAGS)
+    assert world.asked == ["g", "g"] and world.lag_of("t0") == []
+    world.gives_lags = True
+    world.round(ROUNDS_OF_LAGS)
+    assert world.lag_of("t0")[-1] == 5
 
 
 def test_a_recorder_that_never_asked_has_nothing_to_close() -> None:

@@ -77,7 +77,6 @@ class Brokers:
             connections=self._connections,
             configs=self._group_configs,
             topic_lags_at=self._lags,
-            topic_lags=self._topic_lags,
         )
 
     async def _give_rows(self, name: str, address: str, **_: Any) -> Any:
@@ -110,9 +109,6 @@ class Brokers:
 
     async def _group_configs(self, address: str) -> list[str]:
         return self.group_names
-
-    async def _topic_lags(self, group: str) -> dict[str, TopicLag]:
-        return {}
 
     async def _lags(self, address: str, group: str, *, with_times: bool) -> dict[str, TopicLag]:
         self.asked_groups.append(group)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 from pymq.client.admin import BrokerTarget
 from pymq.client.admin.rows import Rows
@@ -42,6 +44,17 @@ def test_times_that_a_row_does_not_have_are_asked_for_in_turn() -> None:
     assert ages == [1, 2, 3, 3], "one group at a time, the others keep their times"
     assert admin.asked_groups == ["g0", "g1", "g2", "g0"]
     assert [row["behind_ms"] is None for row in rates(found).groups()] == [False] * 3
+
+
+def test_times_are_asked_for_as_often_as_a_sampler_wants() -> None:
+    admin = Brokers()
+    admin.give_rows()
+    admin.given["lags_and_readers"] = (Rows(g=GroupLag(topics=1, lag=5, offsets=1)), Rows())
+    sampler = Sampler(admin, admin.clock, timed_every_ms=60_000)  # type: ignore[arg-type]
+    for _ in range(13):
+        asyncio.run(sampler.sample())
+        admin.clock.advance(10_000)
+    assert admin.asked_groups == ["g"] * 3
 
 
 def test_a_sample_that_is_given_up_leaves_no_question_that_was_never_asked() -> None:
@@ -101,3 +114,26 @@ def test_requests_for_topics_are_bounded_and_take_turns() -> None:
         clock.advance(1000)
     assert admin.asked == ["t0", "t1", "t2", "t3", "t4", "t0", "t1", "t2"]
     assert sizes == [2, 4, 5, 5]
+
+
+def test_lags_by_topic_are_asked_for_where_rows_are_given_and_summed_elsewhere() -> None:
+    async def row_of(admin: Brokers, by_topic: Sequence[str]) -> GroupLag:
+        tables = BrokerTables(admin, admin.clock)  # type: ignore[arg-type]
+        await tables.refresh(BrokerTarget("a", "c", "a:1"), with_names=False, by_topic=by_topic)
+        return tables.groups["g"]
+
+    apache = Brokers()
+    apache.end = 10
+    assert asyncio.run(row_of(apache, ["g"])).by_topic == {"t0": 10}
+    assert asyncio.run(row_of(apache, [])).by_topic is None
+    own, asked = Brokers(), list[Sequence[str]]()
+    own.give_rows()
+    rows = own.given["lags_and_readers"]
+
+    async def give(address: str, *, by_topic: Sequence[str], **_: Any) -> Any:
+        asked.append(by_topic)
+        return rows
+
+    own.rows.lags_and_readers = give
+    asyncio.run(row_of(own, ["g"]))
+    assert asked == [["g"]]

@@ -160,7 +160,7 @@ def test_names_that_rows_count_are_asked_for_on_several_masters() -> None:
         async def ends(address: str) -> Rows[TopicEnds]:
             return Rows()
 
-        async def lags(address: str, *, with_names: bool, with_times: bool, wanted: list[bool] = wanted) -> Any:
+        async def lags(address: str, *, with_names: bool, wanted: list[bool] = wanted, **_: Any) -> Any:
             wanted.append(with_names)
             return Rows(), Rows()
 
