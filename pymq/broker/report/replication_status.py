@@ -121,7 +121,11 @@ class StatusReport:
         return SYNC_MASTER if self._sync_mode.is_on else ASYNC_MASTER
 
     def status(self) -> ReplicationStatus:
-        """Return the answer to request 9103."""
+        """Return the answer to request 9103. It looks at all queues."""
+        return replace(self._status(), message_count=sum(queue.max_offset for queue in self._store.queue_views()))
+
+    def _status(self) -> ReplicationStatus:
+        """Return the status without the number of messages."""
         config, store = self._config, self._store
         slaves = self._slaves()
         truncations = self._truncations.truncations() if self._truncations is not None else []
@@ -137,7 +141,6 @@ class StatusReport:
             segment_size_bytes=store.settings.segment_size_bytes,
             log_start=store.physical_min_offset,
             log_end=store.physical_max_offset,
-            message_count=sum(queue.max_offset for queue in store.queue_views()),
             confirm_offset=self._sync_mode.confirm_offset(),
             epoch_history=[
                 EpochEntryBody(entry.epoch, entry.start, entry.epoch_id)
@@ -174,6 +177,8 @@ class StatusReport:
 
     def _messages_behind(self, offset: int) -> int:
         """Return -1 when a queue can't be read, so that the rest of the status is still there."""
+        if offset >= self._store.physical_max_offset:
+            return 0
         try:
             return sum(queue.count_from(offset) for queue in self._store.queue_views())
         except (OSError, StoreError):
@@ -238,7 +243,7 @@ class StatusReport:
 
     def figures(self) -> dict[str, str]:
         """Return the entries of the runtime table. RocketMQ has no such keys there; all begin with ``pymq``."""
-        status = self.status()
+        status = self._status()
         result = {
             "pymqBrokerId": str(status.broker_id),
             "pymqRole": status.role,

@@ -97,12 +97,12 @@ class RuntimeInfo:
 
     def _traffic(self) -> dict[str, str]:
         stats, totals = self._stats, self._stats.totals()
-        found = stats.rates(attrgetter("got_calls"))
-        missed = stats.rates(attrgetter("missed"))
+        found = stats.rates(attrgetter("got_calls"), totals)
+        missed = stats.rates(attrgetter("missed"), totals)
         average = totals.put_bytes / totals.put if totals.put else 0.0
         return {
-            "putTps": _rates_text(stats.rates(attrgetter("put"))),
-            "getTransferredTps": _rates_text(stats.rates(attrgetter("got"))),
+            "putTps": _rates_text(stats.rates(attrgetter("put"), totals)),
+            "getTransferredTps": _rates_text(stats.rates(attrgetter("got"), totals)),
             "getFoundTps": _rates_text(found),
             "getMissTps": _rates_text(missed),
             "getTotalTps": _rates_text((found[0] + missed[0], found[1] + missed[1], found[2] + missed[2])),

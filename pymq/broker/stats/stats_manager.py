@@ -217,9 +217,11 @@ class StatsManager:
         """Return the broker's totals now."""
         return self._totals_now()
 
-    def rates(self, value: Callable[[Totals], int]) -> tuple[float, float, float]:
-        """Return the rate per second of a member of the totals over 10 s, 1 min and 10 min (or since start)."""
-        now = self._totals_now()
+    def rates(self, value: Callable[[Totals], int], now: Totals) -> tuple[float, float, float]:
+        """Return the rate per second of a member of the totals over 10 s, 1 min and 10 min (or since start).
+
+        ``now``: what :meth:`totals` returned, which adds up the figures of all topics.
+        """
         return (
             _rate(self._totals, now, value, 0),
             _rate(self._totals, now, value, 1),

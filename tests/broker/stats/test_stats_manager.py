@@ -80,7 +80,7 @@ def test_rates_over_ten_seconds_a_minute_and_ten() -> None:
     stats, clock = make()
     run(stats, clock, 50, 0)
     run(stats, clock, 10, 60)
-    ten_seconds, minute, ten_minutes = stats.rates(attrgetter("put"))
+    ten_seconds, minute, ten_minutes = stats.rates(attrgetter("put"), stats.totals())
     assert ten_seconds == pytest.approx(60, rel=0.15)
     assert minute == pytest.approx(10, rel=0.15)
     assert ten_minutes == pytest.approx(10, rel=0.15)
