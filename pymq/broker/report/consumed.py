@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 TIMED_AT_ONCE: Final = 32  # queues in which an oldest message is looked for before the next rest
 NOWHERE: Final = -1
+NOTHING: Final = Behind()
 
 # (topic, group, queue id) -> messages that pops got and have not acknowledged.
 Invisible = Mapping[tuple[str, str, int], int]
@@ -34,6 +35,9 @@ class Oldest(NamedTuple):
     def older(self, other: Oldest) -> Oldest:
         """Return the lower place of both, each time."""
         return Oldest(_lower(self.waiting, other.waiting), _lower(self.consumed, other.consumed))
+
+
+UNKNOWN: Final = Oldest()
 
 
 class Consumed:
@@ -69,14 +73,15 @@ class Consumed:
     def topic_lag(self, group: str, topic: TopicConfig, *, with_times: bool) -> Steps[TopicLag]:
         """Return the sums over the topic's queues. Yields now and then."""
         name = topic.topic_name
-        behind = Behind()
+        behind = NOTHING
         for ids in pieces(topic):
-            behind = behind.plus(QueueEnds(self._store, topic, ids).behind(self._cursors.committed_in(group, name)))
+            piece = QueueEnds(self._store, topic, ids).behind(self._cursors.committed_in(group, name))
+            behind = piece if behind is NOTHING else behind.plus(piece)  # few topics have a second one
             yield
         invisible = 0
         if self._invisible:
             invisible = sum(self._invisible.get((name, group, queue_id), 0) for queue_id in range(topic.queue_count))
-        oldest = (yield from self.oldest(group, topic)) if with_times and behind.lag else Oldest()
+        oldest = (yield from self.oldest(group, topic)) if with_times and behind.lag else UNKNOWN
         return TopicLag(
             queues=topic.queue_count,
             lag=behind.lag,
