@@ -206,6 +206,7 @@ class Broker:
             sliced_work=SlicedWork(
                 asyncio.get_running_loop().call_later,
                 now_s=self.server.turns.now_s,
+                served_count=lambda: self.server.request_count,
                 after_each=self.server.schedule_turn_end,
                 watch=self._watch_slice,
             ),

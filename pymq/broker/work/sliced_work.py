@@ -25,7 +25,8 @@ Steps = Generator[None, None, T]
 CallLater = Callable[[float, Callable[[], None]], object]
 
 SLICE_S = 0.001
-REST_FACTOR = 1.0  # a rest takes as long as the slice before it: work takes at most half of the loop's time
+# While requests are served, a rest takes as long as the slice before it: work takes at most half of the loop's time.
+REST_FACTOR = 1.0
 WAITING_COUNT_MAX = 64
 
 
@@ -53,16 +54,21 @@ class SlicedWork:
         call_later: CallLater,
         *,
         now_s: Callable[[], float],
+        served_count: Callable[[], int],
         after_each: Callable[[], None] = lambda: None,
         watch: Callable[[Callable[[], None]], None] = lambda run: run(),
     ) -> None:
-        """``after_each`` runs after every slice that was not part of a turn; ``watch`` runs a slice and judges it."""
+        """``served_count``: how many requests the loop has served: one that serves none takes slice after slice.
+
+        ``after_each`` runs after every slice that was not part of a turn; ``watch`` runs a slice and judges it."""
         self._call_later = call_later
         self._now_s = now_s
+        self._served_count = served_count
         self._after_each = after_each
         self._watch = watch
         self._waiting: deque[_Work[object]] = deque()
         self._rest_until_s = float("-inf")
+        self._served_before = 0
         self.slice_count = 0
 
     @property
@@ -127,9 +133,15 @@ class SlicedWork:
             self._schedule()
 
     def _schedule(self) -> None:
-        self._call_later(max(0.0, self._rest_until_s - self._now_s()), self._run_next)
+        """Run the next slice in the loop's next turn, after the requests that came meanwhile."""
+        self._served_before = self._served_count()
+        self._call_later(0.0, self._run_next)
 
     def _run_next(self) -> None:
+        rest_s = self._rest_until_s - self._now_s()
+        if rest_s > 0 and self._served_count() != self._served_before:
+            self._call_later(rest_s, self._run_next)
+            return
         work = self._waiting.popleft()
 
         def run() -> None:
@@ -167,4 +179,4 @@ class SlicedWork:
 
 def inline_work() -> SlicedWork:
     """Return a :class:`SlicedWork` that finishes everything at once."""
-    return SlicedWork(lambda delay_s, run: run(), now_s=lambda: 0.0)
+    return SlicedWork(lambda delay_s, run: run(), now_s=lambda: 0.0, served_count=lambda: 0)

@@ -25,7 +25,15 @@ class Loop:
         self.now_s = 0.0
         self.timers: list[tuple[float, Callable[[], None]]] = []
         self.ends = 0
-        self.work = SlicedWork(self.call_later, now_s=lambda: self.now_s, after_each=self.end)
+        self.served = 0
+        self.serves_all_the_time = True
+        self.work = SlicedWork(
+            self.call_later, now_s=lambda: self.now_s, served_count=self.served_count, after_each=self.end
+        )
+
+    def served_count(self) -> int:
+        self.served += self.serves_all_the_time
+        return self.served
 
     def call_later(self, delay_s: float, run: Callable[[], None]) -> None:
         self.timers.append((self.now_s + delay_s, run))
@@ -63,6 +71,30 @@ def test_longer_work_rests_as_long_as_it_works_and_is_answered_late() -> None:
     assert [reply.remark for reply in peer.answers] == ["40 steps"]
     assert 10 <= loop.work.slice_count <= 11 and loop.ends == loop.work.slice_count - 1
     assert loop.now_s == pytest.approx((10 + loop.ends) * SLICE_S, abs=SLICE_S / 2), "10 slices, and a rest after each"
+
+
+def test_a_loop_that_serves_nobody_meanwhile_does_not_rest() -> None:
+    loop, peer = Loop(), FakePeer()
+    loop.serves_all_the_time = False
+    assert loop.work.answer(REQUEST, peer, loop.steps(40)) is None
+    assert [when_s - loop.now_s for when_s, _ in loop.timers] == [0.0], "clients come first"
+    loop.run()
+    assert [reply.remark for reply in peer.answers] == ["40 steps"]
+    assert loop.now_s == pytest.approx(10 * SLICE_S, abs=SLICE_S / 2), "10 slices"
+
+
+def test_a_request_that_comes_meanwhile_makes_it_rest_once() -> None:
+    loop, peer = Loop(), FakePeer()
+    loop.serves_all_the_time = False
+    assert loop.work.answer(REQUEST, peer, loop.steps(12)) is None
+    loop.served += 1
+    loop.run_one()
+    assert loop.work.slice_count == 1 and [when_s - loop.now_s for when_s, _ in loop.timers] == [
+        pytest.approx(SLICE_S, rel=0.01)
+    ]
+    loop.run()
+    assert [reply.remark for reply in peer.answers] == ["12 steps"]
+    assert loop.now_s == pytest.approx((3 + 1) * SLICE_S, abs=SLICE_S / 2), "3 slices, and one rest"
 
 
 def test_work_takes_turns_and_begins_only_after_a_rest() -> None:
