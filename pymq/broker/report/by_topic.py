@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from heapq import nlargest
+from heapq import heappush, heappushpop
 
 from pymq.errors import Refusal
 from pymq.model.names import RETRY_PREFIX
@@ -11,34 +11,46 @@ from pymq.model.pop import NORMAL, normal_topic
 from pymq.wire.bodies_rows import BY_TOPIC_GROUPS_MAX, BY_TOPIC_MAX, GROUPS_SEPARATOR
 from pymq.wire.codes import ResponseCode
 
-_KEPT_MAX = 2 * BY_TOPIC_MAX
-
 
 class ByTopic:
     """The lags of a few groups by topic, while topics are added. Of each group the topics with most are kept."""
 
     def __init__(self, groups: Collection[str]) -> None:
-        # By group and topic: the lag, and how many queues have messages and no committed offset.
-        self._lags: dict[str, dict[str, tuple[int, int]]] = {group: {} for group in groups}
+        self._most: dict[str, list[tuple[int, str]]] = {group: [] for group in groups}  # heaps of lags with topics
+        self._topic = ""
+        # By group, in this topic: the lag, and how many queues have messages and no committed offset.
+        self._sums: dict[str, tuple[int, int]] = {}
 
     def add(self, topic: str, groups: list[str], found: list[tuple[int, int, int, int]]) -> None:
-        """Add what groups have left in a topic, or in some of its queues: the members of a Behind for each group."""
+        """Add what groups have left in a topic: the members of a Behind for each group.
+
+        The pieces of a large topic come one after the other.
+        """
+        if topic != self._topic:
+            self._end_topic()
+            self._topic = topic
         for group, (lag, _, _, unknown) in zip(groups, found, strict=True):
-            lags = self._lags.get(group)
-            if lags is None or (topic.startswith(RETRY_PREFIX) and not _is_read_itself(topic, group, lag)):
-                continue
-            before_lag, before_unknown = lags.get(topic, (0, 0))
-            lags[topic] = before_lag + lag, before_unknown + unknown
-            if len(lags) > _KEPT_MAX:
-                self._lags[group] = dict(nlargest(BY_TOPIC_MAX, lags.items(), key=lambda item: item[1][0]))
+            if group in self._most:
+                before_lag, before_unknown = self._sums.get(group, (0, 0))
+                self._sums[group] = before_lag + lag, before_unknown + unknown
 
     def of(self, group: str) -> dict[str, int] | None:
         """Return the lags of a group that were asked for, without those that are unknown; None for another group."""
-        lags = self._lags.get(group)
-        if lags is None:
-            return None
-        known = [(topic, lag) for topic, (lag, unknown) in lags.items() if lag or not unknown]
-        return dict(nlargest(BY_TOPIC_MAX, known, key=lambda item: item[1]))
+        self._end_topic()
+        most = self._most.get(group)
+        return None if most is None else {topic: lag for lag, topic in sorted(most, reverse=True)}
+
+    def _end_topic(self) -> None:
+        topic, is_retry = self._topic, self._topic.startswith(RETRY_PREFIX)
+        for group, (lag, unknown) in self._sums.items():
+            if (unknown and not lag) or (is_retry and not _is_read_itself(topic, group, lag)):
+                continue
+            most = self._most[group]
+            if len(most) < BY_TOPIC_MAX:
+                heappush(most, (lag, topic))
+            else:
+                heappushpop(most, (lag, topic))
+        self._sums.clear()
 
 
 def groups_by_topic(text: str | None) -> list[str]:

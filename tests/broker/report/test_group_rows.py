@@ -455,7 +455,6 @@ def test_lags_by_topic_are_those_of_the_single_requests(
 
 def test_of_many_topics_those_with_most_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(by_topic, "BY_TOPIC_MAX", 3)
-    monkeypatch.setattr(by_topic, "_KEPT_MAX", 6)
     world = world_of(groups=0, topics=20, queues=1, messages=20)
     for number in range(20):
         world.parts.metadata.cursors.commit("g", f"t{number}", 0, number)
