@@ -220,7 +220,7 @@ def test_each_message_has_its_own_time() -> None:
         brokers[0].on(BATCH, late)
         patient = await producer.enqueue(Message("T", b"patient"), timeout_s=60)
         with pytest.raises(RequestTimeoutError, match="may be stored or not"):
-            await producer.send(Message("T", b"hasty"), timeout_s=0.05)
+            await producer.send(Message("T", b"hasty"), timeout_s=0.5)
         answered.set_result(None)
         assert (await patient).queue_offset == 0
 
@@ -300,7 +300,7 @@ def test_what_waits_behind_a_slow_request_fails_in_time() -> None:
         brokers[0].on(SEND, lambda _: None)
         stuck = await producer.enqueue(Message("T", b"stuck"), ordering_key="k", timeout_s=60)
         with pytest.raises(RequestTimeoutError):
-            await producer.send(Message("T", b"behind"), ordering_key="k", timeout_s=0.05)
+            await producer.send(Message("T", b"behind"), ordering_key="k", timeout_s=0.5)
         assert brokers[0].count(SEND) == 1
         stuck.cancel()
         producer._lanes.end()
