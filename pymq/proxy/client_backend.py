@@ -33,6 +33,7 @@ from pymq.net.client import OnRequest, RemotingClient
 from pymq.net.tls import WatchedContext
 from pymq.proxy.backend import OnQuestion, OnUnsubscribed, Pull, Receive, Received, TransactionPlace
 from pymq.proxy.checks import MIXED
+from pymq.proxy.first_answer import first_answer
 from pymq.proxy.memberships import Memberships
 from pymq.proxy.protocol.names import Code
 from pymq.proxy.receipts import Handle
@@ -410,23 +411,29 @@ class ClientBackend:
         addresses = [address for each in route.broker_datas if (address := each.master_address) is not None]
         if not addresses:
             raise UnreachableError(f"topic {topic} has no broker with a master now")
-        header = GetTopicConfigHeader(topic=topic, lo=True)
-        answer = await self._instance.remoting.invoke_ok(addresses[0], request(RequestCode.GET_TOPIC_CONFIG, header))
-        return decode_admin_body(TopicConfig, answer.body).attributes.get(TYPE_ATTRIBUTE, NORMAL)
+        command = request(RequestCode.GET_TOPIC_CONFIG, GetTopicConfigHeader(topic=topic, lo=True))
+
+        async def ask(address: str) -> str:
+            answer = await self._instance.remoting.invoke_ok(address, command)
+            return decode_admin_body(TopicConfig, answer.body).attributes.get(TYPE_ATTRIBUTE, NORMAL)
+
+        return await first_answer(addresses, ask) or NORMAL
 
     async def _ask_rules(self, group: str) -> GroupRules:
         """Return the rules of the first broker that has the group; the defaults when none has it."""
         command = request(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, GroupHeader(group=group))
-        for broker in self._instance.routes.brokers() or await self._brokers():
-            address = broker.master_address
-            if address is None:
-                continue
+
+        async def ask(address: str) -> GroupRules | None:
             answer = await self._instance.remoting.invoke(address, command, CALL_TIMEOUT_S)
             if answer.code == ResponseCode.SUCCESS:
                 return GroupRules.of(decode_admin_body(SubscriptionGroupConfig, answer.body))
             if answer.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
                 raise RefusedError(answer.code, answer.remark, address)
-        return GroupRules()
+            return None
+
+        brokers = self._instance.routes.brokers() or await self._brokers()
+        addresses = [address for broker in brokers if (address := broker.master_address) is not None]
+        return await first_answer(addresses, ask) or GroupRules()
 
     async def _brokers(self) -> list[BrokerData]:
         command = request(RequestCode.GET_BROKER_CLUSTER_INFO)
