@@ -17,8 +17,8 @@ async def first_answer(addresses: Iterable[str], ask: Callable[[str], Awaitable[
     """Ask brokers one after the other until one knows the answer, and return it; None when none of them knows it.
 
     ``ask(address)`` returns None where the broker does not know it. The next broker is asked when one can't be reached,
-    and when it has not answered for NEXT_AFTER_S: a broker that stands still holds nobody up for its time-out. Raises
-    what ``ask`` raises; UnreachableError only when no broker answered.
+    and when it has not answered for NEXT_AFTER_S: a broker that stands still holds nobody up for its time-out. None
+    may be the word of the others. Raises what ``ask`` raises; UnreachableError only when no broker answered.
     """
     left = iter(addresses)
     pending: set[asyncio.Future[T | None]] = set()
@@ -31,8 +31,10 @@ async def first_answer(addresses: Iterable[str], ask: Callable[[str], Awaitable[
                 pending.add(asyncio.ensure_future(ask(address)))
             elif not pending:
                 break
-            timeout_s = NEXT_AFTER_S if address is not None else None
+            timeout_s = NEXT_AFTER_S if address is not None or has_answer else None
             done, pending = await asyncio.wait(pending, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            if not done and address is None:
+                break
             for each in done:
                 try:
                     answer = each.result()

@@ -76,6 +76,8 @@ def test_one_that_stands_still_does_not_keep_others_from_answering(monkeypatch: 
     brokers = Brokers(a=STANDS_STILL, b=STANDS_STILL, c="yes")
     assert asyncio.run(brokers.first()) == "yes"
     assert brokers.asked == ["a", "b", "c"] and sorted(brokers.cancelled) == ["a", "b"]
+    unknown = Brokers(a=STANDS_STILL, b=None, c=UnreachableError("away"))
+    assert asyncio.run(unknown.first()) is None and unknown.cancelled == ["a"]
 
 
 def test_types_of_topics_and_rules_of_groups_come_from_the_broker_that_answers() -> None:
