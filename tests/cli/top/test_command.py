@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
@@ -160,7 +160,7 @@ def test_the_live_view_shows_samples_until_a_key_ends_it(monkeypatch: pytest.Mon
     class Ending(Sampler):
         taken = 0
 
-        async def sample(self, parts: Collection[Part] = EVERY_PART) -> Sample:
+        async def sample(self, parts: Collection[Part] = EVERY_PART, by_topic: Sequence[str] = ()) -> Sample:
             self.taken += 1
             if self.taken == 2:
                 raise UnreachableError("the name server is gone")
