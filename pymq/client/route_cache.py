@@ -14,6 +14,7 @@ from pymq.model.message import MessageQueue
 from pymq.model.names import AUTO_CREATE_TOPIC
 from pymq.model.route import BrokerData, TopicRoute
 from pymq.model.tables import perm_text
+from pymq.net.futures import mark_seen
 from pymq.wire.bodies_route import decode_route
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import request
@@ -240,8 +241,7 @@ class RouteCache:
 
     def _fetched(self, topic: str, task: asyncio.Task[TopicRoute]) -> None:
         del self._fetching[topic]
-        if not task.cancelled():
-            task.exception()
+        mark_seen(task)
 
     async def _ask(self, topic: str) -> TopicRoute:
         route = await self._look_up(topic)

@@ -85,7 +85,7 @@ class Listeners:
 
 
 class _Handshakes:
-    """The TLS handshakes of one host: those that are open or wait for their turn."""
+    """The open and the waiting TLS handshakes of one host."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 from pymq.clock import Clock
+from pymq.net.futures import mark_seen
 
 T = TypeVar("T")
 
@@ -39,7 +40,7 @@ class RecentValues(Generic[T]):
         asking = self._asking.get(name)
         if asking is None:
             asking = self._asking[name] = asyncio.get_running_loop().create_task(self._renew(name))
-            asking.add_done_callback(_mark_seen)
+            asking.add_done_callback(mark_seen)
         return await asyncio.shield(asking)  # a caller that leaves does not take the answer from the others
 
     async def _renew(self, name: str) -> T:
@@ -55,9 +56,3 @@ class RecentValues(Generic[T]):
             self._kept.clear()
         self._kept[name] = (now_ms, value)
         return value
-
-
-def _mark_seen(asking: asyncio.Task[T]) -> None:
-    """Keep the event loop from logging an error that no caller waited for to its end."""
-    if not asking.cancelled():
-        asking.exception()

@@ -143,8 +143,8 @@ class PairLag(msgspec.Struct, array_like=True, frozen=True):
 class TopicPairs(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
     """How far each group that reads one topic is behind there.
 
-    ``times``: by group ``waiting_since_ms`` and ``consumed_ms`` as in :class:`TopicLag`, when asked for, of groups that
-    are behind; without those that are behind in too many queues.
+    ``times``: by group ``waiting_since_ms`` and ``consumed_ms`` as in :class:`TopicLag`, when asked for. Only groups
+    that are behind have them, and not in too many queues.
     """
 
     queues: int

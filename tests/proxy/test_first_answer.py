@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
@@ -80,8 +81,36 @@ def test_one_that_stands_still_does_not_keep_others_from_answering(monkeypatch: 
     assert asyncio.run(unknown.first()) is None and unknown.cancelled == ["a"]
 
 
-def test_types_of_topics_and_rules_of_groups_come_from_the_broker_that_answers() -> None:
+def test_two_that_answer_at_once_count_in_their_order_and_a_failure_beside_is_not_logged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "NEXT_AFTER_S", 0.01)
+    logged: list[object] = []
+
+    async def main() -> str | None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: logged.append(context))
+        answers: list[asyncio.Future[str | None]] = [loop.create_future() for _ in range(3)]
+
+        def ask(address: str) -> asyncio.Future[str | None]:
+            if address == "2":  # all end in one turn of the loop
+                answers[0].set_result("first")
+                answers[1].set_exception(RefusedError(16, "no"))
+                answers[2].set_result("third")
+            return answers[int(address)]
+
+        try:
+            return await first_answer("012", ask)
+        finally:
+            answers.clear()
+            gc.collect()
+
+    assert asyncio.run(main()) == "first" and not logged
+
+
+def test_types_of_topics_and_rules_of_groups_come_from_the_broker_that_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two masters one stands still: a send over gRPC needs the type, a consumer's settings need the rules."""
+    monkeypatch.setattr(module, "NEXT_AFTER_S", 0.05)
 
     async def main() -> None:
         namesrv, still, well = [await FakeServer().start() for _ in range(3)]

@@ -35,7 +35,7 @@ class ByTopic:
                 self._sums[group] = before_lag + lag, before_unknown + unknown
 
     def of(self, group: str) -> dict[str, int] | None:
-        """Return the lags of a group that were asked for, without those that are unknown; None for another group."""
+        """Return the known lags of a group by topic; None for a group that was not asked for."""
         self._end_topic()
         most = self._most.get(group)
         return None if most is None else {topic: lag for lag, topic in sorted(most, reverse=True)}

@@ -60,7 +60,8 @@ class SlicedWork:
     ) -> None:
         """``served_count``: how many requests the loop has served: one that serves none takes slice after slice.
 
-        ``after_each`` runs after every slice that was not part of a turn; ``watch`` runs a slice and judges it."""
+        ``after_each`` runs after every slice that was not part of a turn; ``watch`` runs a slice and judges it.
+        """
         self._call_later = call_later
         self._now_s = now_s
         self._served_count = served_count

@@ -85,7 +85,7 @@ class RowAdmin:
         return await self._pages(address, RequestCode.GET_TOPIC_STATS_INFO, header, EndsPage, "pymq_ends")
 
     async def ends_of(self, address: str, names: Sequence[str]) -> Rows[TopicEnds] | None:
-        """Return the ends of some topics, without those that are not there or that the sender may not see."""
+        """Return the ends of the named topics that are there and that the sender may see."""
         found: Rows[TopicEnds] = Rows()
         code = RequestCode.GET_TOPIC_STATS_INFO
         header = TopicStatsHeader(topic=EVERY_ROW, pymq_all=True, pymq_named=True)

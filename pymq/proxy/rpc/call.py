@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from pymq.net.futures import mark_seen
 from pymq.proxy.inflating import in_thread
 from pymq.proxy.rpc.field_count import count_fields, shape_of
 from pymq.proxy.rpc.request_room import RequestRoom
@@ -253,7 +254,7 @@ class RpcCall:
     async def _in_thread(self, work: Callable[[], Found]) -> Found:
         """Return what ``work`` returns. It goes on when the call ends meanwhile, and keeps its room."""
         running = self._running = in_thread(work)
-        running.add_done_callback(_mark_seen)
+        running.add_done_callback(mark_seen)
         return await asyncio.shield(running)
 
     def leave_room(self) -> None:
@@ -268,9 +269,3 @@ class RpcCall:
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
-
-
-def _mark_seen(done: asyncio.Future[Any]) -> None:
-    """Keep the event loop from logging an error that nobody waits for any more."""
-    if not done.cancelled():
-        done.exception()
