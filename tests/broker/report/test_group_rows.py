@@ -428,7 +428,8 @@ def test_topics_and_groups_that_go_and_come_again_meanwhile_break_no_answer(kind
                     return ended.value
 
         world.parts.runtime.sliced_work.answer = answer  # type: ignore[method-assign]
-        reply = caller.ok(Code.GET_CONSUME_STATS, consumerGroup=EVERY_ROW, pymqAll=kind, pymqTimes="true")
+        asked = {"consumerGroup": EVERY_ROW, "pymqAll": kind, "pymqTimes": "true", "pymqByTopic": "g0;g1"}
+        reply = caller.ok(Code.GET_CONSUME_STATS, b"", **asked)
         assert b'"t0"' in reply.body or b'"g0"' in reply.body
         rest += 1
     assert rest > 5
@@ -476,3 +477,17 @@ def test_lags_by_topic_of_a_group_that_the_sender_may_not_see_are_not_given() ->
     world = world_of()
     found = lags(as_user(world, custom(entry("Group:g1", "Get"))), pymqByTopic="g0;g1").pymq_groups
     assert found is not None and list(found) == ["g1"] and found["g1"].by_topic is not None
+
+
+def test_a_header_full_of_separators_or_of_one_name_is_answered_as_if_it_were_short() -> None:
+    caller = Caller(world_of(groups=1))
+    for text in ("g0" + ";" * 60_000, "g0;" + "x" * 60_000):
+        found = lags(caller, pymqByTopic=text).pymq_groups
+        assert found is not None and list(found) == ["g0"] and found["g0"].by_topic is not None
+
+
+def test_a_stranger_gets_no_lags_by_topic() -> None:
+    stranger = as_user(world_of(), None)
+    asked = {"pymqAll": "groups", "pymqByTopic": "g0;g1"}
+    code, remark = stranger.refused(Code.GET_CONSUME_STATS, b"", consumerGroup=EVERY_ROW, **asked)
+    assert code == ResponseCode.NO_PERMISSION and "g0" not in remark

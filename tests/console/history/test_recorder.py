@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pymq.client.admin.rows import Rows
+from pymq.console.history.pairs import WORST_PAIRS_MAX
 from pymq.console.history.recorder import ENDS_MS, LAGS_MS, REFUSED_AGAIN_MS, REST_MIN_MS, ROUND_MS, Recorder
 from pymq.console.history.rings import CLUSTER, Kind, Measure, Rings, Subject, point_at
 from pymq.errors import RefusedError, UnreachableError
@@ -350,6 +351,20 @@ def test_lags_by_topic_that_are_not_whole_are_gaps() -> None:
     world.gives_lags = True
     world.round(ROUNDS_OF_LAGS)
     assert world.lag_of("t0")[-1] == 5
+
+
+def test_a_broker_that_gives_lags_of_groups_that_nobody_asked_for_fills_no_rings() -> None:
+    world = World(series_max=2_000)
+    lies = {f"liar{number}": {f"t{topic}": topic for topic in range(100)} for number in range(50)}
+    rows = Rows((group, GroupLag(topics=100, lag=5, offsets=2, by_topic=lags)) for group, lags in lies.items())
+
+    async def lie(address: str, **_: Any) -> tuple[Rows[GroupLag], Rows[Any]]:
+        return rows, Rows()
+
+    world.admin.rows.lags_and_readers = lie
+    world.round(3)
+    pairs = [subject for subject in world.rings if subject.kind is Kind.pair]
+    assert len(pairs) == WORST_PAIRS_MAX, "as many as of all groups that nobody looks at"
 
 
 def test_a_recorder_that_never_asked_has_nothing_to_close() -> None:
